@@ -31,14 +31,16 @@ class Sequences:
     pages: list[Tensor]
 
     @classmethod
-    def drawn(cls, count: int, queries: int, device: torch.device, random: Random) -> Sequences:
+    def drawn(
+        cls, count: int, queries: int, device: torch.device, random: Random, kv: torch.dtype
+    ) -> Sequences:
         H, Hkv, D = 8, 2, 128
         lengths = [random.choice([1, 16, 17, random.randint(1, LONGEST)]) for _ in range(count)]
         used = [-(-length // PAGE) for length in lengths]
         pool = torch.randperm(sum(used) + 5, generator=torch.Generator().manual_seed(1)).int()
         make = torch.Generator(device=device).manual_seed(2)
         size: dict[str, Any] = {"device": device, "dtype": torch.bfloat16, "generator": make}
-        k, v = (torch.randn(len(pool), Hkv, PAGE, D, **size) for _ in range(2))
+        k, v = (torch.randn(len(pool), Hkv, PAGE, D, **size).to(kv) for _ in range(2))
         q = torch.randn(count, H, queries, D, **size)
         return cls(q, k, v, lengths, list(pool[: sum(used)].split(used)))
 
@@ -68,13 +70,17 @@ PLACES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize("kv", [torch.bfloat16, torch.float8_e4m3fn])
 @pytest.mark.parametrize(("device", "variant"), PLACES)
 def test_a_sequence_has_the_same_bits_in_every_batch(
-    interface: Any, device: str, variant: str | None, queries: int
+    interface: Any, device: str, variant: str | None, queries: int, kv: torch.dtype
 ) -> None:
     random = Random(f"{variant} {queries}")
-    sequences = Sequences.drawn(24, queries, torch.device(device), random)
-    options = {"num_splits": 3, "variant": variant}
+    sequences = Sequences.drawn(24, queries, torch.device(device), random, kv)
+    options: dict[str, Any] = {"num_splits": 3, "variant": variant}
+    if kv != torch.bfloat16:
+        scale = torch.tensor([0.3, 1.7], device=device)
+        options |= {"k_scale": scale, "v_scale": scale.flip(0)}
     attention = interface.split_k_attention
     alone = [sequences.attend(attention, [i], 1, **options) for i in range(len(sequences.q))]
     for _ in range(COMPOSITIONS):

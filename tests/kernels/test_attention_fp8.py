@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import PLACES, Place
+from attention_rule import ON_CUDA, PLACES, Place
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 OPS = torch.ops.kbtool
 TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
-everywhere = pytest.mark.parametrize(
-    "place", [place for place in PLACES if place.values[0].variant not in ("fa1", "two_pass")]
-)
+PLACES_OF_FP8 = [p for p in PLACES if p.values[0].variant not in ("fa1", "two_pass")]
+everywhere = pytest.mark.parametrize("place", PLACES_OF_FP8)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -215,6 +214,42 @@ def test_a_call_is_traced_for_either_device(
             message = "8-bit k and v must be left out of split_k_attention_partial on CUDA"
             with pytest.raises(ValueError, match=message):
                 OPS.split_k_attention_partial(q, k, k, num_splits=2)
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES_OF_FP8 if place in ON_CUDA])
+def test_a_graph_replays_on_new_scales(interface: Any, place: Place) -> None:
+    q, k, v = (t.to(place.device) for t in operands(torch.float8_e4m3fn))
+    k_scale, v_scale = torch.ones(2, device=place.device), torch.ones((), device=place.device)
+    options = {"k_scale": k_scale, "v_scale": v_scale, "variant": place.variant}
+    attention(q, k, v, **options)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = attention(q, k, v, **options)
+    before = attention(q, k, v, **options)
+    k_scale.copy_(torch.tensor([0.3, 1.7]))
+    v_scale.fill_(0.05)
+    graph.replay()
+    assert torch.equal(out, attention(q, k, v, **options))
+    assert not torch.equal(out, before)
+
+
+@everywhere
+@pytest.mark.parametrize("columns", [128, 72])
+def test_an_entry_has_the_same_bits_alone_as_in_a_batch(
+    interface: Any, place: Place, columns: int
+) -> None:
+    """Also if entries do not begin at multiples of 16 bytes: CUDA then copies all by element."""
+    generator = torch.Generator().manual_seed(4)
+    q = torch.randn(3, 4, 2, columns, generator=generator).bfloat16().to(place.device)
+    size = 2 * 200 * columns
+    stored = torch.randn(3, size + 8, generator=generator).to(torch.float8_e4m3fn).to(place.device)
+    k = stored[:, :size].view(3, 2, 200, columns)
+    options = {"num_splits": 3, "variant": place.variant}
+    whole = attention(q, k, k, **options)
+    for entry in range(3):
+        one = slice(entry, entry + 1)
+        assert torch.equal(attention(q[one], k[one], k[one], **options), whole[one])
 
 
 @pytest.mark.parametrize("dtype", TYPES)
