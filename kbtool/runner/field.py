@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 
-FIELD = re.compile(
-    r"""(?x)
-    (?:\b|_|lib|py|\d)(?i:
+_CARDS = r"""
+    (?:\b|_|lib|[Pp]y|\d)(?i:
         cuda|cudnn|cublas|cufft|cusparse|cusolver|curand|cutlass|cupti|cupy|cudart|cudafe|nvcc|nvrtc
       | nvlink|nvidia|nvjitlink|nvtx|nvrm|nvml|nvprof|nvvm|nvptx|nccl|nsys|nsight|ptxas|cubin|fatbin
       | nvshmem|cuobjdump|torch|xformers|flash_?attn|flash-attn|flashattention|deepspeed|mmcv
@@ -18,21 +17,29 @@ FIELD = re.compile(
   | (?<![A-Za-z])(?i:
         gpus?|ptx|cute|thrust|cub|triton|inductor|dynamo|ncu|warps?|smem|compute-sanitizer|racecheck
       | memcheck|cuda-gdb|bf16|bfloat16|fp16|fp8|wgmma|tma|cpp_extension|load_inline|xid
-      | tvm|xla|onednn|cmake|ninja|collect2|cc1plus|cicc|vcvarsall|msbuild|sm_\d\d\w*
+      | tvm|xla|onednn|cicc|sm_\d\d\w*
       | allreduce|all_reduce|torchrun|cudaError\w*
     )(?![A-Za-z])
   | (?i:\bkernels?\b(?!\ of\b|:))
   | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
-  | (?i:\bnvhpc\b|nvc\+\+|\bld:)
+  | (?i:\bnvhpc\b|nvc\+\+)
   | NCCL|\bTriton[A-Z]|\btl\.\w|\bc10\b|\baten::|\bautograd\b
-  | \bcl\.exe|\bLNK\d{4}\b|\bMSB\d{4}\b|\bCU_|\bcu[A-Z][A-Za-z]+|\bGLIBC(?:XX)?_
-  | \bCXXABI_|\bg(?:cc|\+\+)-?\d*\b
+  | \bCU_|\bcu[A-Z][A-Za-z]+
   | (?i:\b(?:shared|local|global|constant)\ memory|bank\ conflicts?|spill\w*
         |illegal\ memory\ access)
-    """
-)
-"""What the field is known by: a name or a part of one. A text without any of it is about something
-else."""
+"""
+_BUILDS = r"""
+    (?<![A-Za-z])(?i:cmake|ninja|collect2|cc1plus|vcvarsall|msbuild)(?![A-Za-z])
+  | (?i:\bld:)|\bcl\.exe|\bLNK\d{4}\b|\bMSB\d{4}\b|\bGLIBC(?:XX)?_
+  | \bCXXABI_|\bg(?:cc|\+\+)-?\d*\b
+"""
+
+CARDS = re.compile(f"(?x){_CARDS}")
+"""What cards, their kernels and the libraries for them are known by: a name or a part of one."""
+
+FIELD = re.compile(f"(?x){_CARDS}|{_BUILDS}")
+"""What the field is known by: cards, or tools that build for them and for anything else. A text
+without any of it is about something else."""
 
 ELSEWHERE = re.compile(
     r"\b(?:HIP|ROCm|MPS backend|Vulkan|OpenCL|SYCL|amdgpu|xpu)\b|\bhip(?:Error|cc|[A-Z])|\bgfx\d{3}"
@@ -43,3 +50,8 @@ ELSEWHERE = re.compile(
 def is_of_the_field(text: str) -> bool:
     """Whether a text is about GPUs, their kernels and the tools that build and run them."""
     return FIELD.search(text) is not None and not ELSEWHERE.search(text)
+
+
+def is_about_cards(text: str) -> bool:
+    """Whether a text names a card, or what is made for one alone."""
+    return CARDS.search(text) is not None

@@ -21,7 +21,7 @@ from kbtool.runner.explain import (
     says_just_this,
     seen,
 )
-from kbtool.runner.field import ELSEWHERE, is_of_the_field
+from kbtool.runner.field import ELSEWHERE, is_about_cards, is_of_the_field
 from kbtool.runner.index import Index, Record, index_of
 from kbtool.runner.resemble import Found
 from kbtool.store.tree import KnowledgeBase
@@ -161,6 +161,7 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
         return []
     tools = base.catalogue.values()
     is_known = is_of_the_field(about) or bool(printed_by(tools, about))
+    names_card = bool(found.architectures) or is_about_cards(start) or is_about_cards(about)
     index = indexed(base, sessions=False)
     best: dict[str, Found[Record]] = {}
     for question in questions:
@@ -173,6 +174,8 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
             if hit.item.tool and hit.item.tool not in candidates:
                 continue
             if not _is_near(hit, is_error=is_error, is_known=is_known):
+                continue
+            if not names_card and is_about_cards(f"{hit.item.title} {hit.item.text}"):
                 continue
             known = best.get(hit.item.id)
             if known is None or known.score < hit.score:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.runner import index, remedies
+from kbtool.runner.field import is_about_cards, is_of_the_field
 from kbtool.runner.resemble import Words, counted, stem_of, words
 from kbtool.store.tree import KnowledgeBase
 
@@ -50,6 +51,31 @@ def test_the_halves_share_no_message():
 @pytest.mark.parametrize("text", explained.unrelated(), ids=lambda text: text[:20])
 def test_a_text_about_something_else_gets_nothing(base, text):
     assert [fit.name for fit in explained.explain(base, [text.encode()]).fits] == []
+
+
+BUILDS = {
+    "boost": "CMake Error at /usr/share/cmake/Modules/FindPackageHandleStandardArgs.cmake:230"
+    " (message):\n  Could NOT find Boost (missing: Boost_INCLUDE_DIR)",
+    "qt": "CMake Error at CMakeLists.txt:5 (find_package):\n  Could not find a package"
+    ' configuration file provided by "Qt6" with any of the following names:\n    Qt6Config.cmake',
+    "container": "OCI runtime exec failed: exec failed: unable to start container process: exec:"
+    ' "bash": executable file not found in $PATH: unknown',
+}
+"""What tools print that build and run programs of any kind."""
+
+
+@pytest.mark.parametrize("text", BUILDS.values(), ids=BUILDS)
+def test_a_text_that_names_no_card_gets_no_advice_on_cards(base, text):
+    fits = explained.explain(base, [text.encode()]).fits
+    resembling = [fit for fit in fits if fit.shared]
+    assert [fit.title for fit in resembling if is_about_cards(f"{fit.title} {fit.advice}")] == []
+    with_card = explained.explain(base, [f"{text} for the CUDA toolkit, libtorch".encode()]).fits
+    assert any(is_about_cards(f"{fit.title} {fit.advice}") for fit in with_card)
+
+
+@pytest.mark.parametrize("name", ["PyTorch", "libcudart", "pytorch", "a GPU", "bf16", "__global__"])
+def test_a_name_of_the_field_is_known_as_people_write_it(name):
+    assert is_about_cards(name) and is_of_the_field(name)
 
 
 def test_the_words_of_a_knowledge_base_are_read_once(monkeypatch):
