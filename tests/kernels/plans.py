@@ -108,7 +108,10 @@ def plans_of(make: Make, case: dict[str, Any]) -> tuple[Plan, Plan]:
     """Of fused and of wgmma, for a case of the manifest on an H100."""
     sizes = tuple(int(case[name]) for name in ("B", "H", "Hkv", "Sq", "Skv", "D"))
     splits, lengths = case.get("num_splits") or 0, case.get("kv_lengths") is not None
-    fused, wgmma = (make(sizes, splits, wgmma=wgmma, lengths=lengths) for wgmma in (False, True))
+    fp8 = case.get("kv_dtype") is not None
+    fused, wgmma = (
+        make(sizes, splits, wgmma=wgmma, lengths=lengths, fp8=fp8) for wgmma in (False, True)
+    )
     return fused, wgmma
 
 

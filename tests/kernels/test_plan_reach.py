@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -88,6 +89,23 @@ def test_the_sanitise_cases_reach_every_way_to_split_and_merge(plan: Make) -> No
     # Each instance of wgmma, with hidden values behind the keys.
     assert {instance(case, made) for case, made in wgmma if is_short(case)} == INSTANCES
     assert any(case["D"] not in (64, 128, 256) for case, _ in wgmma)  # past the row's end
+
+
+def test_the_cases_of_8_bits_reuse_the_ring_buffers_of_each_instance(plan: Make) -> None:
+    reached = set()
+    for case in MANIFEST.cases("fp8"):
+        made = plans_of(plan, case)[0]
+        of_ring = (96 << 10) // (2 * bucket(case))  # keys in all ring buffers of a block
+        aligned = case["layout"] == "bhsd" and case["D"] % 16 == 0
+        if aligned and case["Skv"] > made.num_splits * of_ring:
+            paged = case.get("page_size") is not None
+            reached.add((case["kv_dtype"], case["dtype"], bucket(case), made.row_units, paged))
+    assert reached == set(
+        product(
+            ("float8_e4m3fn", "float8_e5m2"), ("float16", "bfloat16"), (64, 128, 256), (1, 2, 4),
+            (False, True),
+        )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("case_set", ["edges", "sanitise"])
