@@ -257,6 +257,7 @@ class _Execution:
         timeout = float(step.timeout.minutes * 60)
         self.context.deadline = clock + timeout
         self.context.waited = 0.0
+        self.context.expected_s = begun.expected_seconds
         self.context.on_found = lambda result: self._found(index, result)
         outcome = self._outcome(step)
         text = outcome.symptoms

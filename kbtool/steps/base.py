@@ -77,6 +77,8 @@ class Context:
     """The kernel's ablations, each with the id of its pattern."""
     deadline: float = 0.0
     """When the step is stopped, by ``time.monotonic``."""
+    expected_s: float = 0.0
+    """How long the step is expected to take: by past runs here, or as its recipe declares."""
     run: str = ""
     """The id of the run, for those who wait for it; empty where there is no record."""
     wait: bool = True

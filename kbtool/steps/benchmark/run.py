@@ -76,7 +76,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
                 "seed": context.seed,
                 "threads": step.threads or context.machine.cores,
                 "samples": step.samples,
-                "expected_s": max(float(step.expected.minutes * 60), SHORT_SECONDS),
+                "expected_s": max(context.expected_s, SHORT_SECONDS),
                 "energy": step.energy,
                 "variants": named,
                 "peers": _peers(step),
