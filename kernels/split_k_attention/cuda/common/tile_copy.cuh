@@ -67,9 +67,9 @@ class TileCopier {
     const Kv* from = source + key0 * row_stride;
     if constexpr (C::ALIGNED) {
       copy_rows<16>(tile, from, keys);
-    } else if (fp.p.kv_type == KvType::e4m3) {
+    } else if (C::SCALED && fp.p.kv_type == KvType::e4m3) {
       copy_row_by_row<e4m3>(tile, key0, keys);
-    } else if (fp.p.kv_type == KvType::e5m2) {
+    } else if (C::SCALED && fp.p.kv_type == KvType::e5m2) {
       copy_row_by_row<e5m2>(tile, key0, keys);
     } else if (fp.p.block_table != nullptr) {
       copy_row_by_row<Kv>(tile, key0, keys);

@@ -44,7 +44,9 @@ struct FusedConfig {
   static constexpr bool ALIGNED = LAYOUT != KvLayout::unaligned;  // rows of k and v copy 16 bytes at a time
   static constexpr bool PAGED = LAYOUT == KvLayout::paged;
   static constexpr bool OPTIONS = OPTIONS_;  // the call may have a window or softcap
-  static constexpr bool SCALED = IS_FP8<Kv> || !ALIGNED;  // the call may have k_scale and v_scale
+  // The call may have k_scale and v_scale: 8 bits, which unaligned rows may have too, but not those of the ragged kernel,
+  // the only one that is compiled for such rows without options.
+  static constexpr bool SCALED = IS_FP8<Kv> || (!ALIGNED && OPTIONS);
   // Of the weights beside 8-bit values: fp16 then has a weight down to 2^-29 of the largest in full, as bf16 nearly has.
   static constexpr float WEIGHT_FACTOR = IS_FP8<Kv> ? 32768.0f : 1.0f;
   // Key blocks go to the splits in turn, so that all splits read neighbouring keys at the same time: 1 to 1.5 %
