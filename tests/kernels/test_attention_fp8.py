@@ -216,6 +216,17 @@ def test_a_call_is_traced_for_either_device(
                 OPS.split_k_attention_partial(q, k, k, num_splits=2)
 
 
+@pytest.mark.parametrize("place", [place for place in ON_CUDA if place not in PLACES_OF_FP8])
+def test_the_baselines_on_cuda_refuse_8_bits(interface: Any, place: Place) -> None:
+    q, k, v = (t.to(place.device) for t in operands(torch.float8_e4m3fn))
+    message = f"8-bit k and v must be left out for variant {place.variant}; fused takes it"
+    with pytest.raises(ValueError, match=message):
+        attention(q, k, v, variant=place.variant)
+    message = "8-bit k and v must be left out of split_k_attention_partial on CUDA"
+    with pytest.raises(ValueError, match=message):
+        OPS.split_k_attention_partial(q, k, v)
+
+
 @pytest.mark.parametrize("place", [place for place in PLACES_OF_FP8 if place in ON_CUDA])
 def test_a_graph_replays_on_new_scales(interface: Any, place: Place) -> None:
     q, k, v = (t.to(place.device) for t in operands(torch.float8_e4m3fn))
