@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtool.model.finding import Finding
 from kbtool.model.prose import plain
-from kbtool.runner.resemble import Words, counted, words
+from kbtool.runner.resemble import Words, counted
 from kbtool.store.derived import derive_all, is_unsound
 from kbtool.store.order import in_order
 from kbtool.store.packaged import SYMPTOMS, other_symptoms
@@ -59,8 +59,7 @@ class Index(NamedTuple):
             }
             for rank, hit in enumerate(self.words.find(query), 1)
         ]
-        unknown = [word for word, stem in words(query) if not self.words.knows(stem)]
-        return {"version": 1, "hits": hits, "unknown": list(dict.fromkeys(unknown))}
+        return {"version": 1, "hits": hits, "unknown": self.words.unknown(query)}
 
 
 class _Session(NamedTuple):

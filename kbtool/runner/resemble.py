@@ -126,6 +126,13 @@ class Words(Generic[T]):
         """Whether a document has the word, or a synonym of it."""
         return any(self._places(word) for word in (stem, *_alike(stem)))
 
+    def unknown(self, query: str) -> list[str]:
+        """The words of ``query`` that no document has, as they stand there and not in their parts:
+        NaN is one word, and not Na and N."""
+        written = set(_WORD.findall(query.lower()))
+        asked = dict(words(query))
+        return [w for w, stem in asked.items() if w in written and not self.knows(stem)]
+
     def _places(self, stem: str) -> list[int]:
         """The documents that have a word. Most words are never asked for, so there is no index."""
         if stem not in self._where:

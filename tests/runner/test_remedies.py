@@ -89,6 +89,19 @@ def test_the_words_of_a_knowledge_base_are_read_once(monkeypatch):
     assert len(made) == 2
 
 
+@pytest.mark.parametrize(
+    ("query", "unknown"),
+    [
+        ("NaN", []),
+        ("NaN zxcvb NaN zxcvb", ["zxcvb"]),
+        ("zxcvbQwert in shared_qwert", ["zxcvbqwert", "shared_qwert"]),
+        ("", []),
+    ],
+)
+def test_a_word_in_no_record_is_told_as_it_was_asked(base, query, unknown):
+    assert remedies.search(base, query).unknown == unknown
+
+
 def test_a_word_counts_as_often_as_it_stands_there():
     found = Words([("a", counted([("tile tile", 1)])), ("b", counted([("tile other", 1)]))]).find(
         "tiles"
