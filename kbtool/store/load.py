@@ -66,7 +66,7 @@ _WORDINGS = {
     "extra_forbidden": _Wording("is not a key of this record; remove it or correct its spelling"),
     "literal_error": _Wording("{input!r} is not one of {expected}"),
     "string_pattern_mismatch": _Wording("{input!r} does not have the form {pattern}"),
-    "string_too_short": _Wording("is empty"),
+    "string_too_short": _Wording("{input!r} has fewer than {min_length} characters"),
     "string_too_long": _Wording("{input:.40}… has over {max_length:,} characters"),
     "too_short": _Wording("is empty; it needs at least {min_length}"),
     "string_type": _Wording("is {what}; it takes text"),
@@ -104,6 +104,8 @@ def _message(problem: Any) -> str:
         return _no_reference(given)
     if context.get("pattern") in _FORMS:
         return f"{given!r} {_FORMS[context['pattern']]}"
+    if problem["type"] == "string_too_short" and not given:
+        return "is empty"
     what = "null" if given is None else f"the text {given!r}"
     what = {list: "a list", dict: "a mapping"}.get(type(given), what)  # type: ignore[call-overload]
     return wording.text.format(**context, input=given, what=what)

@@ -10,6 +10,7 @@ from knowledge import LOOK, PATTERN, SESSION, SESSION_LINE, Knowledge, line_of, 
 from kbtool.checks.record_rules import RECORD_RULES
 from kbtool.checks.rules import TREE_RULES
 from kbtool.store.document import MAX_BYTES
+from kbtool.store.schema import modeline
 
 
 def test_a_sound_knowledge_base_has_no_findings(base):
@@ -35,6 +36,18 @@ def test_a_title_of_which_nobody_sees_anything_is_refused(base: Knowledge, title
     assert [finding.message for finding in base.findings()] == [f"bugs[0].title: {said}"] * bool(
         said
     )
+
+
+@pytest.mark.parametrize(
+    ("match", "said"),
+    [("''", "is empty"), ("'('", "'(' has fewer than 3 characters")],
+)
+def test_a_text_that_is_too_short_is_empty_only_if_it_is(base: Knowledge, match, said):
+    path = base.root / "symptoms" / "mine.yaml"
+    path.parent.mkdir()
+    symptom = f"{{id: a, title: A, match: {match}, example: (, source: s, advice: Wait}}"
+    path.write_text(f"{modeline('symptoms')}\nid: mine\ntitle: Mine\nsymptoms:\n  - {symptom}\n")
+    assert [finding.message for finding in base.findings()] == [f"symptoms[0].match: {said}"]
 
 
 @pytest.mark.parametrize("length", [1_000, 1_001])
