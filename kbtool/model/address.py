@@ -100,17 +100,8 @@ def figure_in(node: Any, unit: str = "") -> Any:
     return node
 
 
-def figure_at(record: BaseModel, path: str) -> Quantity:
-    """The figure at ``path`` in ``record``; of a list, how many items it has.
-
-    Raises:
-        AddressError: the path leads nowhere, or to no figure.
-    """
-    return figure_of(resolve(record, path), path)
-
-
 def figure_of(found: object, path: str) -> Quantity:
-    """The figure that ``found``, which stands at ``path``, is.
+    """The figure that ``found``, which stands at ``path``, is; of a list, how many items it has.
 
     Raises:
         AddressError: it is no figure.

@@ -15,7 +15,7 @@ from knowledge import LOOK, RUN, line_of, sealed
 
 from kbtool.checks.prose_rules import judged
 from kbtool.ledger.claims.audit import audit
-from kbtool.model.address import AddressError, figure_at, resolve
+from kbtool.model.address import AddressError, figure_of, resolve
 from kbtool.model.prose import (
     Address,
     Operation,
@@ -107,9 +107,9 @@ def test_a_path_into_a_run_gives_its_figure_or_an_error(path, figure):
     run = Run.model_validate(measured())
     if figure is None:
         with pytest.raises(AddressError):
-            figure_at(run, path)
+            figure_of(resolve(run, path), path)
     else:
-        assert figure_at(run, path).text == figure
+        assert figure_of(resolve(run, path), path).text == figure
 
 
 def test_internal_fields_of_a_record_have_no_path():
@@ -225,8 +225,12 @@ def test_a_logged_value_is_no_figure_outside_of_sessions(known, unit, said):
     run = known.run(logged(unit))
     text = f"[{said}](figure:{run}#steps.log.rate) of [3.5 J](figure:{run}#steps.log.energy)"
     record = Run.model_validate_json(logged(unit))
-    assert figure_at(record, "steps.log.rate").unit == said.removeprefix("11").strip()
-    assert figure_at(record, "steps.log.rate.values").low == 2  # a list is its number of items
+    assert (
+        figure_of(resolve(record, "steps.log.rate"), "rate").unit == said.removeprefix("11").strip()
+    )
+    assert (
+        figure_of(resolve(record, "steps.log.rate.values"), "values").low == 2
+    )  # a list is its number of items
     known.write("sessions/2025-01-01-a/notes.md", text)
     assert known.findings() == []
     known.write("README.md", text)
