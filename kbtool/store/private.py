@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
-from kbtool.store.write import write_atomic
+from kbtool.store.write import write_new
 
 FOLDER = ".kbtool"
 BUILD = "build"
@@ -16,7 +17,8 @@ def private_folder(root: Path, name: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     ignore = root / FOLDER / ".gitignore"
     if not ignore.exists():
-        write_atomic(ignore, b"*\n")
+        with suppress(FileExistsError):  # another process was first, or it is a link to nothing
+            write_new(ignore, b"*\n")
     return folder
 
 

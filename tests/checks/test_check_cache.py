@@ -148,6 +148,15 @@ def test_only_the_owner_reads_a_cache_which_repeats_what_records_say(base):
     assert cache_file(base).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_link_to_nothing_in_the_private_folder_makes_nothing_there(base, tmp_path):
+    target = tmp_path / "planted"
+    (base.root / ".kbtool").mkdir()
+    (base.root / ".kbtool" / ".gitignore").symlink_to(target)
+    base.session()
+    assert base.findings(cached=True) == []
+    assert cache_file(base).is_file() and not target.exists()
+
+
 @pytest.mark.parametrize("kind", ["pipe", "folder"])
 def test_a_cache_that_is_no_file_is_ignored(base, kind):
     base.session(more="nonsense: 1\n")
