@@ -61,10 +61,12 @@ class Output(Model):
 
 _UNSEEN = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf"))
 """Categories of characters that a reader does not see."""
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that a reader does not see: fillers of Hangul, braille without a dot."""
 
 
 def _seen(text: str) -> str:
-    if all(unicodedata.category(character) in _UNSEEN for character in text):
+    if all(one in _BLANK or unicodedata.category(one) in _UNSEEN for one in text):
         raise ValueError("is blank")
     return text
 

@@ -27,6 +27,8 @@ def test_a_sound_knowledge_base_has_no_findings(base):
         ('"  "', "is blank"),
         (r'"\u00a0"', "is blank"),
         (r'"\u200b\u3000"', "is blank"),
+        (r'"\u2800\u3164"', "is blank"),
+        (r'"\u2801"', None),
         (r'"\u3000a"', None),
         ('"."', None),
     ],
