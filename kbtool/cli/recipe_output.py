@@ -55,7 +55,7 @@ def print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
         for line in lines:
             click.echo(f"      {line}")
         if problem is not None:
-            click.echo(f"      would stop here: {problem}")
+            click.echo(pasted(f"      would stop here: {problem}"))
     click.echo("dry run: nothing was written", err=True)
 
 

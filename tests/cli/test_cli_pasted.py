@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kbtool.cli.main import COMMANDS
 from kbtool.cli.pasted import pasted
+from kbtool.cli.recipe_output import print_plan
 from kbtool.model.run import StepRecord
 from kbtool.runner.progress import Terminal
 from kbtool.runner.terminal import Guarded
@@ -203,3 +206,15 @@ def test_the_commands_of_the_readme_work_after_its_first():
     named = re.findall(rf"(?<![\w/])(?:\.venv/bin/)?kbtool (?:{names})\b", text)
     assert len(named) > 25
     assert [name for name in named if not name.startswith(".venv/bin/")] == []
+
+
+def test_a_dry_run_names_the_command_that_installs_what_is_missing(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # elsewhere than the environment, whose pip is not on the path
+    monkeypatch.setenv("PATH", str(tmp_path))
+    step = SimpleNamespace(id="build", kind="build", title="B", expected="1 s", timeout="1 min")
+    job = SimpleNamespace(recipe=SimpleNamespace(steps=[step]))
+    lacks = "torch is not installed: pip install 'kbtool[kernels]'"
+    print_plan(job, [(step, [], lacks)], as_json=False)
+    printed = capsys.readouterr().out
+    assert "pip install 'kbtool[kernels]'" in printed
+    assert f"{shlex.quote(sys.executable)} -m pip install" in printed
