@@ -101,6 +101,15 @@ class Environment(Cited):
     details: dict[str, str] = Field(default_factory=dict)
     """Anything else: tile sizes, threads per block, compiler flags."""
 
+    @field_validator("details")
+    @classmethod
+    def _cores_are_a_number(cls, details: dict[str, str]) -> dict[str, str]:
+        """``cores``, which a new session gets from the machine, is how many there are."""
+        cores = details.get("cores", "1")
+        if not re.fullmatch("[1-9][0-9]{0,5}", cores):
+            raise ValueError(f"cores is a whole number of at least 1, got {cores[:40]!r}")
+        return details
+
 
 class Repository(Cited):
     """The code that the session worked on."""

@@ -52,6 +52,17 @@ def test_a_text_that_is_too_short_is_empty_only_if_it_is(base: Knowledge, match,
     assert [finding.message for finding in base.findings()] == [f"symptoms[0].match: {said}"]
 
 
+@pytest.mark.parametrize(
+    ("cores", "passes"),
+    [("16", True), ("-1", False), ("0", False), ("two", False), ("9" * 9, False)],
+)
+def test_cores_of_a_machine_are_a_whole_number(base: Knowledge, cores, passes):
+    base.session(more=f"environment: {{details: {{cores: '{cores}'}}}}\n")
+    found = [finding.message for finding in base.findings()]
+    said = f"environment.details: cores is a whole number of at least 1, got '{cores}'"
+    assert found == ([] if passes else [said])
+
+
 @pytest.mark.parametrize("length", [1_000, 1_001])
 def test_a_title_that_is_too_long_is_refused_in_a_short_line(base: Knowledge, length):
     path = base.session()
