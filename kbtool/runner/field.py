@@ -23,7 +23,7 @@ _CARDS = r"""
   | (?i:\bkernels?\b(?!\ of\b|:))
   | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+)
-  | NCCL|\bTriton[A-Z]|\btl\.\w|\bc10\b|\baten::|\bautograd\b
+  | NCCL|\bTriton[A-Z]|\btl\.\w|\bc10\b|\baten::|\bautograd\b|\bgradcheck\b
   | \bCU_|\bcu[A-Z][A-Za-z]+
   | (?i:\b(?:shared|local|global|constant)\ memory|bank\ conflicts?|spill\w*
         |illegal\ memory\ access)

@@ -88,11 +88,8 @@ def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, lo
     # P08 of kbtool's own repository is no pattern of this one.
     done = kbtool("explain", "--json", log("undefined reference to `f'"), root=base.root)
     fits = json.loads(done.out)["fits"]
-    assert [(fit["name"], fit["patterns"]) for fit in fits] == [
-        ("linker/undefined-reference", []),
-        ("linker/cudart-not-linked", []),
-        ("linker/torch-not-linked", []),
-    ]
+    assert fits[0]["name"] == "linker/undefined-reference"
+    assert [fit["patterns"] for fit in fits] == [[]] * len(fits)
 
 
 def test_a_symptom_of_the_knowledge_base_replaces_one_of_kbtool(base, kbtool, log):
@@ -201,7 +198,7 @@ def test_common_words_alone_resemble_nothing(kbtool):
     assert names_of(kbtool, "job.py: GPU job 7 failed: status: error") == []
 
 
-def test_a_wording_that_only_the_catalogue_has_needs_no_name_of_the_field(kbtool):
+def test_a_function_of_torch_is_a_name_of_the_field(kbtool):
     text = (
         "gradcheck error: jacobian mismatch between numerical and analytical for output 0 with"
         " respect to input 1"

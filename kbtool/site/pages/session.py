@@ -30,7 +30,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import choices, measurements, timeline
 from kbtool.site.pages.base import Page, Pages, Source, listed
-from kbtool.site.paging import Part
+from kbtool.site.paging import HEAVY_ROWS, Part
 from kbtool.site.parts import (
     EVIDENCE,
     GRADES,
@@ -56,7 +56,7 @@ from kbtool.store.prose import notes
 
 def _pages(source: Source) -> Iterator[Page]:
     index = source.index
-    yield from listed(at.SESSIONS, len(index.sessions), partial(listing, index))
+    yield from listed(at.SESSIONS, len(index.sessions), partial(listing, index), HEAVY_ROWS)
     for session in index.sessions.values():
         yield Page(at.session_page(session.id), partial(page, index, session))
 

@@ -33,10 +33,15 @@ def standing(one: Headline) -> list[str]:
     else:
         means = [one.mean_and_spread(between=between) for between in (True, False)]
         cells = [
-            inline(mean) + (f" <br>{muted(nowrap(inline(spread)))}" if spread else "")
+            inline(mean) + (f" <br>{muted(_in_pieces(spread))}" if spread else "")
             for mean, spread in means
         ]
     return [*cells, inline(one.against)]
+
+
+def _in_pieces(spread: str) -> str:
+    """Lines end between what semicolons part."""
+    return "; ".join(nowrap(inline(piece)) for piece in spread.split("; "))
 
 
 HOW_TO_READ = (
