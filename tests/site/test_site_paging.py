@@ -11,7 +11,7 @@ from site_html import Site
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
-from kbtool.site.paging import HEAVY_ROWS, ROWS, parts
+from kbtool.site.paging import ROWS, parts
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -37,15 +37,15 @@ def test_a_page_leads_to_the_first_the_last_and_those_around_it() -> None:
 
 
 def test_sessions_that_are_too_many_for_a_page_go_on_to_the_next(tmp_path) -> None:
-    trees.make(tmp_path / "kb", sessions=HEAVY_ROWS + 2)
+    trees.make(tmp_path / "kb", sessions=ROWS + 2)
     made = pages(Index(KnowledgeBase(tmp_path / "kb")))
     first, second = made[at.SESSIONS], made["sessions/page/2.md"]
     assert "sessions/page/3.md" not in made
     assert "# Sessions, page 2 {" in second
-    for number in range(HEAVY_ROWS + 2):
+    for number in range(ROWS + 2):
         page = at.session_page(trees.session_id(number)).removeprefix("sessions/")
         shown = (f"]({page})" in first, f"](../{page})" in second)
-        assert shown == ((True, False) if number > HEAVY_ROWS // 2 else (False, True)), number
+        assert shown == ((True, False) if number > ROWS // 2 else (False, True)), number
 
 
 def test_no_page_of_a_list_is_cut_for_its_weight(real_site: Site) -> None:

@@ -30,7 +30,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import choices, measurements, timeline
 from kbtool.site.pages.base import Page, Pages, Source, listed
-from kbtool.site.paging import HEAVY_ROWS, Part
+from kbtool.site.paging import Part
 from kbtool.site.parts import (
     EVIDENCE,
     GRADES,
@@ -56,12 +56,16 @@ from kbtool.store.prose import notes
 
 def _pages(source: Source) -> Iterator[Page]:
     index = source.index
-    yield from listed(at.SESSIONS, len(index.sessions), partial(listing, index), HEAVY_ROWS)
+    yield from listed(at.SESSIONS, len(index.sessions), partial(listing, index))
     for session in index.sessions.values():
         yield Page(at.session_page(session.id), partial(page, index, session))
 
 
 PAGES = Pages(_pages, at.SESSIONS, "Sessions")
+
+
+_OUTCOME = 140
+"""Characters of an outcome in the list of sessions: of so many, a page holds all of its rows."""
 
 
 def listing(index: Index, part: Part) -> str:
@@ -82,7 +86,7 @@ def listing(index: Index, part: Part) -> str:
                 chip(session.status),
                 minutes(session.minutes) if session.minutes is not None else "unknown",
                 stated([session]),
-                inline(clipped(session.outcome or "")) or "–",
+                inline(clipped(session.outcome or "", _OUTCOME)) or "–",
             ]
         )
     header = ["Session", "Date", "Title", "Status", "Time", "Money stated", "Outcome"]
