@@ -134,6 +134,35 @@ def test_a_general_cause_keeps_records_that_the_text_resembles_beside_it(base):
     assert [fit.how for fit in found][:3] == ["match", "resemblance", "resemblance"]
 
 
+@pytest.mark.parametrize(
+    "wording",
+    [
+        "cuStreamSynchronize returned error 700",
+        "PhysX error: SynchronizeStreams cuEventRecord failed with error 700",
+        "cudaMemcpy failed with error code 700",
+        "cuEventSynchronize() 700",
+        "Check failed: error == cudaSuccess (77 vs. 0)",
+        "CudaAPIError: [700] Call to cuMemcpyDtoH results in UNKNOWN_CUDA_ERROR",
+        "Error invoking kernel: CUDA error (700)",
+    ],
+)
+def test_the_number_of_an_error_of_cuda_is_enough_to_know_it(base, wording):
+    def names(text: str) -> list[str]:
+        return [fit.name for fit in explained.explain(base, [text.encode()]).fits]
+
+    assert "cuda-runtime/illegal-address" in names(wording)
+    other = wording.replace("700", "702").replace("77", "6")
+    assert "cuda-runtime/illegal-address" not in names(other)
+    assert "cuda-runtime/launch-timeout" in names(other)
+
+
+def test_the_number_of_a_line_is_no_number_of_an_error(base):
+    text = 'CUDA error at main.cu:700 code=719(cudaErrorLaunchFailure) "cudaDeviceSynchronize()"'
+    names = [fit.name for fit in explained.explain(base, [text.encode()]).fits]
+    assert "cuda-runtime/launch-failure" in names
+    assert "cuda-runtime/illegal-address" not in names
+
+
 def test_parts_of_a_compound_name_are_words():
     assert {"out", "memory"} - set(dict(words("XlaOutOfMemoryError"))) == {"out"}
     assert "provider" in dict(words("CUDAExecutionProvider"))
