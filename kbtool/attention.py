@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -19,11 +19,14 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from kbtool.model.kernel import Kernel
 
-__all__ = ["merge", "split_k_attention"]
+__all__ = ["count_keys_after", "merge", "split_k_attention", "split_k_attention_sharded"]
 
 _KERNEL = "split_k_attention"
+_OF_INTERFACE = ("merge", "split_k_attention")  # the functions that call the library
 _BUILD_SECONDS = 600.0
 _LOADING = threading.Lock()
 
@@ -227,6 +230,179 @@ def merge(
     return made
 
 
+@overload
+def split_k_attention_sharded(
+    q: Tensor,
+    k_shard: Tensor,
+    v_shard: Tensor,
+    group: ProcessGroup | None = ...,
+    *,
+    keys_after: int | Sequence[int] | Tensor | None = ...,
+    causal: bool = ...,
+    scale: float | None = ...,
+    num_splits: int | None = ...,
+    kv_lengths: Tensor | None = ...,
+    block_table: Tensor | None = ...,
+    window: int | None = ...,
+    softcap: float | None = ...,
+    sinks: Tensor | None = ...,
+    k_scale: Tensor | None = ...,
+    v_scale: Tensor | None = ...,
+    variant: str | None = ...,
+    overlap: bool | None = ...,
+    return_lse: Literal[False] = ...,
+    check: bool = ...,
+) -> Tensor: ...
+
+
+@overload
+def split_k_attention_sharded(
+    q: Tensor,
+    k_shard: Tensor,
+    v_shard: Tensor,
+    group: ProcessGroup | None = ...,
+    *,
+    keys_after: int | Sequence[int] | Tensor | None = ...,
+    causal: bool = ...,
+    scale: float | None = ...,
+    num_splits: int | None = ...,
+    kv_lengths: Tensor | None = ...,
+    block_table: Tensor | None = ...,
+    window: int | None = ...,
+    softcap: float | None = ...,
+    sinks: Tensor | None = ...,
+    k_scale: Tensor | None = ...,
+    v_scale: Tensor | None = ...,
+    variant: str | None = ...,
+    overlap: bool | None = ...,
+    return_lse: Literal[True],
+    check: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+
+
+def split_k_attention_sharded(
+    q: Tensor,
+    k_shard: Tensor,
+    v_shard: Tensor,
+    group: ProcessGroup | None = None,
+    *,
+    keys_after: int | Sequence[int] | Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    num_splits: int | None = None,
+    kv_lengths: Tensor | None = None,
+    block_table: Tensor | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    variant: str | None = None,
+    overlap: bool | None = None,
+    return_lse: bool = False,
+    check: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """:func:`split_k_attention` over keys that are divided among the ranks of a process group.
+
+    Every rank has all queries and a part of the keys: rank 0 the first ones, the last rank the
+    last ones (context parallelism). Each attends to its part, all exchange outputs and LSEs in one
+    all-gather, and each merges them in the order of ranks. So all ranks return the same bits, and
+    the same again from run to run, on processors or cards of one kind.
+
+    A rank receives ``B * H * Sq * (D * bytes of q's dtype + 4)`` bytes from each other rank: keys
+    and values are not sent. See "Keys over several cards" in the kernel's README.
+
+    Args:
+        q: All queries, ``(B, H, Sq, D)``, the same on every rank.
+        k_shard: Keys of this rank, ``(B, Hkv, keys of this rank, D)``, as ``k`` of
+            :func:`split_k_attention`. Shards may be of unlike length, and without any key.
+        v_shard: Values of this rank, the shape and dtype of ``k_shard``.
+        group: Process group of 1 to 1024 ranks; all ranks by default. NCCL for CUDA, gloo for the
+            CPU. The group's ``timeout`` is the time limit of a call.
+        keys_after: Valid keys that later ranks hold: one number for all batch entries, a list of
+            ``B``, or a tensor, ``(B,)``, int32 or int64, on the device of ``q``, which stays there,
+            so that a captured graph sees new ones. Needed, and used, only with ``causal`` and
+            several queries, or with a ``window``. :func:`count_keys_after` makes the tensor. From
+            ``Sq - 1 + (window or 0)`` on all numbers are the same. A tensor takes a call of the
+            operator for each query; numbers take one or two, for each run of entries with the same
+            number, and with a ``window`` up to one for each query.
+        causal: Align the causal mask bottom-right over the keys of all ranks together: query ``i``
+            sees the keys up to the ``i``-th of the last ``Sq``.
+        scale: As in :func:`split_k_attention`, the same on every rank.
+        num_splits: Number of splits of this rank's keys.
+        kv_lengths: Valid keys of this rank for each batch entry, ``(B,)``, int32 or int64.
+        block_table: Pages of this rank for each batch entry, ``(B, pages of an entry)``, int32.
+            ``k_shard`` and ``v_shard`` then hold this rank's pages.
+        window: Most keys that a query sees, over all ranks. Needs ``causal=True``, and
+            ``keys_after`` in numbers, not as a tensor.
+        softcap: As in :func:`split_k_attention`, the same on every rank.
+        sinks: As in :func:`split_k_attention`, the same on every rank; they count once.
+        k_scale: Of this rank's keys of 8 bits.
+        v_scale: Of this rank's values of 8 bits.
+        variant: Of this rank.
+        overlap: Of this rank.
+        return_lse: Also return the log-sum-exp of the logits, over the keys of all ranks.
+        check: Compare the arguments of all ranks first, ``q`` and ``sinks`` by a checksum, and
+            ``keys_after`` with the lengths of later ranks. A second exchange, and the host waits
+            for it: for finding mistakes, the same on every rank, and not while a CUDA graph is
+            captured.
+
+    Returns:
+        As :func:`split_k_attention`, the same on every rank. In 16 bits each rank's output is
+        rounded before they are merged: where outputs of ranks cancel, the error is that of the
+        larger ones.
+
+    Raises:
+        torch.distributed.DistBackendError: A rank ended or failed, did not come within the time
+            limit of the group, or sent other shapes. With gloo all other ranks raise it, when the
+            connection breaks or at the time limit. With NCCL the host does not wait for the
+            exchange: torch's watchdog ends the process at the time limit, and does not watch
+            replays of a CUDA graph. The group cannot be used any more.
+        ValueError: As in :func:`split_k_attention`; ``keys_after`` is missing where it is needed;
+            or, with ``check``, arguments of ranks do not fit, or another rank raised an error.
+            Without ``check`` a rank that raises leaves the others waiting for the time limit.
+        NotImplementedError: If a gradient is asked for.
+
+    The other errors of :func:`split_k_attention` are raised for the same reasons.
+    """
+    from kbtool.gpu.sharded import attend_sharded
+
+    _load()  # or the ranks that come first would wait in the exchange for those that build
+    made: Tensor | tuple[Tensor, Tensor] = attend_sharded(
+        split_k_attention, merge, q, k_shard, v_shard, group,
+        keys_after=keys_after, causal=causal, scale=scale, num_splits=num_splits,
+        kv_lengths=kv_lengths, block_table=block_table, window=window, softcap=softcap, sinks=sinks,
+        k_scale=k_scale, v_scale=v_scale, variant=variant, overlap=overlap, return_lse=return_lse,
+        check=check,
+    )  # fmt: skip
+    return made
+
+
+def count_keys_after(kv_lengths: Tensor, group: ProcessGroup | None = None) -> Tensor:
+    """The keys of each batch entry that later ranks hold, for :func:`split_k_attention_sharded`.
+
+    One small all-gather: call it once when lengths change, not once a layer. Nothing waits for the
+    device.
+
+    Args:
+        kv_lengths: Valid keys of each batch entry on this rank, ``(B,)``, int32 or int64, on a
+            device that the group's backend takes.
+        group: The process group; all ranks by default.
+
+    Returns:
+        A tensor like ``kv_lengths``; 0 on the last rank. ``.tolist()`` makes the numbers that a
+        ``window`` needs.
+
+    Raises:
+        torch.distributed.DistBackendError: As in :func:`split_k_attention_sharded`.
+        TypeError: ``kv_lengths`` is no tensor.
+        ValueError: It has a wrong shape or dtype, or this process is not in the group.
+    """
+    from kbtool.gpu import sharded
+
+    return sharded.count_keys_after(kv_lengths, group)
+
+
 _loaded: dict[str, Callable[..., Any]] = {}
 """The functions of the interface by name, once the library is loaded."""
 _not_served: dict[int, str] = {}
@@ -268,7 +444,7 @@ def _load() -> bool:
             torch.ops.load_library(str(plan.library))  # type: ignore[no-untyped-call]
             module = load_module(folder / interface, f"kbtool_interface_{_KERNEL}")
             _not_served.update(not_served)
-            _loaded.update({name: getattr(module, name) for name in __all__})
+            _loaded.update({name: getattr(module, name) for name in _OF_INTERFACE})
     return True
 
 
