@@ -11,8 +11,8 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 HEAD = """\
 # Licences of dependencies
 
-What kbtool itself needs, and what its extras `mcp`, `parquet`, `site`, `mlflow`, `transformers` and
-`kernels` add.
+What kbtool itself needs, and what its extras `mcp`, `parquet`, `site`, `mlflow`, `transformers`,
+`sweep` and `kernels` add.
 Of `kernels` the table leaves out what torch, ninja and NumPy need themselves: it depends on the
 build of torch. The licences are those that the pinned versions state. `.venv/bin/python
 .ci/licenses.py` prints this file, and a test compares the two.
@@ -26,7 +26,7 @@ compiler, under terms of NVIDIA's own. The tests take packages of other licences
 |---|---|---|"""
 
 
-_ADDING = ("mcp", "parquet", "site", "mlflow", "transformers")
+_ADDING = ("mcp", "parquet", "site", "mlflow", "transformers", "sweep")
 
 
 def licence(name: str) -> str:

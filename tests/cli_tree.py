@@ -17,6 +17,7 @@ ARGUMENTS = {
     "import": ["kbtool.yaml"], "import-results": ["kbtool.yaml"], "init": ["."],
     "export parquet": ["--output", "x"], "export mlflow": ["--tracking-uri", "file:x"],
     "kernel new": ["x", "--like", "cpu"], "forget": ["look", "--reason", "x"],
+    "sweep run": ["look"],
 }  # fmt: skip
 """Command → its arguments, where it cannot do without."""
 

@@ -26,6 +26,7 @@ from kbtool.model.symptom import Symptoms
 from kbtool.store.document import DocumentError, conflict, parse
 from kbtool.store.load import validate
 from kbtool.store.scan import FileKind
+from kbtool.store.sweeps import WRITTEN_BY_KBTOOL, open_sweep
 from kbtool.store.tree import Entry, parse_run
 
 _MODELS: dict[FileKind, type[Model]] = {
@@ -65,6 +66,8 @@ def _examine(facts: Facts, raw: bytes, referenced: Sequence[str]) -> None:
         _examine_notes(facts, raw)
     elif kind == "run":
         _examine_run(facts, raw, referenced)
+    elif kind == "sweep":
+        _examine_sweep(facts, raw)
     else:
         _examine_record(facts, raw)
     for text_rule in TEXT_RULES:
@@ -109,6 +112,9 @@ def _examine_run(facts: Facts, raw: bytes, referenced: Sequence[str]) -> None:
         "ended": run.ended.isoformat(),
         "taken_in": run.taken_in is not None,
         "verdicts": run.verdicts,
+        "parameters": run.parameters,
+        "outcome": run.outcome,
+        "commit": run.repository.commit,
         "validated_at": run.validated_at.isoformat(),
     }
     for fact in FACTS:
@@ -116,6 +122,22 @@ def _examine_run(facts: Facts, raw: bytes, referenced: Sequence[str]) -> None:
             fact.keep(facts, run)
     entry = Entry(facts.path, run, None)
     facts.answers = {path: look_up(entry, path) for path in referenced}
+
+
+def _examine_sweep(facts: Facts, raw: bytes) -> None:
+    try:
+        sweep = open_sweep(raw)
+    except ValueError as error:
+        facts.valid = False
+        facts.findings.append(Finding(facts.path, 1, "sweep", f"{error}{WRITTEN_BY_KBTOOL}"))
+        return
+    facts.id = sweep.id
+    wanted = f"sessions/{sweep.session}/sweeps/{sweep.id}.json"
+    if facts.path != wanted:
+        facts.findings.append(Finding(facts.path, 1, "sweep", f"belongs at {wanted}; move it"))
+    for fact in FACTS:
+        if fact.kind == "sweep":
+            fact.keep(facts, sweep)
 
 
 def _examine_record(facts: Facts, raw: bytes) -> None:

@@ -43,7 +43,7 @@ def _examine_part(root: str, referenced: Questions, files: Sequence[File]) -> li
 
     done: list[Examined] = []
     for path, kind, stamp in files:
-        limit = MAX_RUN_BYTES if kind in {"run", "text"} else MAX_BYTES
+        limit = MAX_RUN_BYTES if kind in {"run", "sweep", "text"} else MAX_BYTES
         got = read_stamped(root, path, limit)
         if isinstance(got, Finding):
             facts = Facts(path, kind, promised_id(path, kind), [got], valid=False)

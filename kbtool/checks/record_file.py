@@ -121,6 +121,6 @@ def raw_id(text: str) -> str | None:
 def file_name(path: str, kind: FileKind) -> str:
     """The name that must go with the id: of the folder, or of the file without its suffix."""
     parts = path.split("/")
-    if kind in {"pattern", "symptoms", "run", "ledger", "excuses"}:
+    if kind in {"pattern", "symptoms", "run", "sweep", "ledger", "excuses"}:
         return parts[-1].rsplit(".", 1)[0]
     return parts[1] if len(parts) > 1 else path

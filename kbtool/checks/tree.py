@@ -48,7 +48,7 @@ class Tree:
 
     def at(self, facts: Facts, location: Location, rule: str, message: str) -> Finding:
         """A finding at a key of a file that was examined; the file is read again for the line."""
-        document = None if facts.kind == "run" else self._again(facts.path)
+        document = None if facts.kind in {"run", "sweep"} else self._again(facts.path)
         return Finding(facts.path, document.line(location) if document else 1, rule, message)
 
     def _again(self, path: str) -> Document | None:

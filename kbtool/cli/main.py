@@ -32,6 +32,7 @@ COMMANDS = {
     "recipes": "kbtool.cli.recipe",
     "run-recipe": "kbtool.cli.recipe",
     "recover": "kbtool.cli.recipe",
+    "sweep": "kbtool.cli.sweep",
     "forget": "kbtool.cli.forget",
     "session": "kbtool.cli.session",
     "import": "kbtool.cli.import_log",

@@ -40,6 +40,8 @@ BAD = frozenset(
         "contradicted",
         "crashed",
         "timeout",
+        "lost",
+        "refused",
         "terminated",
         "not reproduced",
         "inconsistent",

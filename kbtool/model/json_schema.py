@@ -22,6 +22,7 @@ from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.model.sweep import Sweep
 from kbtool.model.symptom import Symptoms
 from kbtool.model.twin import TwinFile
 
@@ -34,6 +35,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "ledger": Ledger,
     "excuses": Excuses,
     "run": Run,
+    "sweep": Sweep,
     "corpus": CorpusLine,
     "twin": TwinFile,
     "explanation": Explanation,
@@ -54,7 +56,7 @@ _STEPS = frozenset(kind.__name__ for kind in get_args(get_args(StepSpec)[0]))
 def json_schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of record."""
     schema = plain_schema(kind)
-    if kind not in {"run", *WRITTEN}:  # these are JSON, which has types of its own
+    if kind not in {"run", "sweep", *WRITTEN}:  # these are JSON, which has types of its own
         _widen(schema)
         for name in _STEPS & schema.get("$defs", {}).keys():
             _allow_placeholders(schema["$defs"][name])

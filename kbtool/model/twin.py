@@ -13,7 +13,7 @@ from pydantic import RootModel, SerializeAsAny, WithJsonSchema
 
 from kbtool.model.base import Model, Output, PatternId, RunId, SessionId
 
-Kind = Literal["session", "pattern", "kernel", "bug", "recipe", "run"]
+Kind = Literal["session", "pattern", "kernel", "bug", "recipe", "run", "sweep"]
 
 
 class Listed(Output):
@@ -132,6 +132,19 @@ class RunDerived(Output):
     attempts: int
 
 
+class SweepDerived(Output):
+    """What follows from a sweep."""
+
+    counts: dict[str, int]
+    """Status → cells."""
+    reused: int
+    """Cells that earlier runs stand for."""
+    held_s: dict[str, float]
+    """Card → seconds for which it was held."""
+    busy_s: dict[str, float]
+    """Card → seconds in which steps ran on it."""
+
+
 class Twin(Listed):
     """The JSON of a record's page."""
 
@@ -142,7 +155,13 @@ class Twin(Listed):
     """The record as `kbtool schema KIND` describes it, with defaults put in; a bug and a recipe as
     in the session and the pattern that they are part of."""
     derived: (
-        SessionDerived | PatternDerived | KernelDerived | BugDerived | RecipeDerived | RunDerived
+        SessionDerived
+        | PatternDerived
+        | KernelDerived
+        | BugDerived
+        | RecipeDerived
+        | RunDerived
+        | SweepDerived
     )
     """What follows from it and from the other records; by `kind`."""
     mentioned_by: list[Mentioned]

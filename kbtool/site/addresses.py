@@ -77,6 +77,11 @@ def run_page(session: str, run: str) -> str:
     return f"runs/{_name(session)}/{_name(run)}.md"
 
 
+def sweep_page(session: str, sweep: str) -> str:
+    """The page of a sweep."""
+    return f"sweeps/{_name(session)}/{_name(sweep)}.md"
+
+
 def schema_page(kind: str) -> str:
     """The page of the schema of a kind of record."""
     return f"guide/schema/{kind}.md"

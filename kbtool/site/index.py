@@ -28,12 +28,14 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Session
+from kbtool.model.sweep import Sweep
 from kbtool.runner.explain import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.text.glossary import Terms
 from kbtool.store.holders import RunKey, holders
 from kbtool.store.prose import design, documents, notes
 from kbtool.store.sources import kernel_hashes
+from kbtool.store.sweeps import sweeps_in
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -107,6 +109,8 @@ class Index:
     """Recipe → when it was deleted, and why; oldest first."""
     runs: dict[tuple[str, str], list[Run]] = field(init=False)
     """(session, run id) → its attempts, oldest first; newest run first."""
+    sweeps: dict[str, Sweep] = field(init=False)
+    """Sweep → its record, newest first."""
     bugs: dict[Key, BugCase] = field(init=False)
     accounts: dict[str, Account] = field(init=False)
     """Pattern → what sessions say of it and what follows, in the order of their ranks."""
@@ -127,6 +131,7 @@ class Index:
         for one in base.forgotten:
             self.forgotten.setdefault(one.recipe, []).append(one)
         self.runs = _runs(base)
+        self.sweeps = {one.id: one for one in reversed(sweeps_in(base))}
         self._session_of = {run: session for session, run in self.runs}
         self._anchors: dict[str, at.Anchors] = {}
         self.bugs = self._bugs()
@@ -407,6 +412,8 @@ class Index:
             yield case.page, inline(case.title if alike[title] > 1 else title)
         for session_id, run in self.runs:
             yield at.run_page(session_id, run), inline(run)
+        for sweep in self.sweeps.values():
+            yield at.sweep_page(sweep.session, sweep.id), inline(sweep.id)
 
     def _mentions(self) -> dict[str, list[Mention]]:
         found: dict[str, dict[Mention, None]] = defaultdict(dict)
@@ -417,6 +424,11 @@ class Index:
         return {page: list(mentions) for page, mentions in found.items()}
 
     def _edges(self) -> Iterator[tuple[str, str, str]]:
+        for sweep in self.sweeps.values():
+            for named in {cell.run for cell in sweep.cells if cell.run}:
+                page = self.run_page(named)
+                if page is not None:
+                    yield at.sweep_page(sweep.session, sweep.id), page, "cell of a sweep"
         for session in self.sessions.values():
             yield from self._session_edges(session)
         for pattern in self.patterns.values():

@@ -171,6 +171,17 @@ def add_item(path: Path, key: str, item: Fields | str) -> Session:
     return _read(path)
 
 
+def set_cost(path: Path, line: Fields) -> Session:
+    """Add a line of the costs, or set the duration of the one that has its id."""
+    with _edited(path, "cost", None) as (edit, session):
+        ids = [known.id for known in session.costs]
+        if line["id"] in ids:
+            edit.set_in("costs", ids.index(str(line["id"])), "duration", str(line["duration"]))
+        else:
+            edit.append("costs", line, _ORDER)
+    return _read(path)
+
+
 def add_inside(path: Path, key: str, id_: str, inner: str, item: Fields) -> Session:
     """Add an item to a list of an item: a hypothesis to a bug, a row to a measurement."""
     with _edited(path, key, None) as (edit, session):

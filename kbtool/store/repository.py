@@ -13,9 +13,9 @@ from kbtool.model.errors import UsageError
 from kbtool.model.run import RepositoryState
 from kbtool.store.scan import EXCUSES, LEDGER
 
-_RECORD = re.compile(
+RECORD = re.compile(
     rf"sessions/(?:{re.escape(LEDGER)}|{re.escape(EXCUSES)}"
-    r"|[^/]+/(?:session\.yaml|notes\.md|runs/[^/]+\.(?:json|journal)))"
+    r"|[^/]+/(?:session\.yaml|notes\.md|runs/[^/]+\.(?:json|journal)|sweeps/[^/]+\.json))"
 )
 """The files that kbtool writes, relative to the root, except for a session's ``files/``."""
 
@@ -44,8 +44,14 @@ def repository_state(root: Path, script: str | None = None) -> RepositoryState:
     folder that git refuses because it belongs to another user. Dirty means that a tracked file
     differs from the commit, or that a file of a kernel or pattern, or the script, is untracked,
     since runs depend on these. Records of sessions and runs and the ledger do not count: runs use
-    only their mutants, and a run records every edit that it made.
+    only their mutants, and a run records every edit that it made. Of a tree that a sweep carried to
+    another machine, it is the state that the tree says.
     """
+    from kbtool.store.carried import carried_state
+
+    carried = carried_state(root)
+    if carried is not None:
+        return carried
     git = git_python()
     try:
         repo = open_repository(root)
@@ -212,7 +218,7 @@ def _changed(repo: Any, root: Path) -> bool:
     )
     paths = [entry[len("XY ") :] for entry in found.split("\0") if entry]
     return not all(
-        path.startswith(records) and _RECORD.fullmatch(path[len(records) :]) for path in paths
+        path.startswith(records) and RECORD.fullmatch(path[len(records) :]) for path in paths
     )
 
 

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 from kbtool.model.finding import Finding
 
 FileKind = Literal[
-    "session", "notes", "run", "pattern", "symptoms", "kernel", "cheats", "ledger", "excuses",
-    "text",
+    "session", "notes", "run", "sweep", "pattern", "symptoms", "kernel", "cheats", "ledger",
+    "excuses", "text",
 ]  # fmt: skip
 """``text``: files written by people that the site may publish, other than records."""
 
@@ -194,6 +194,15 @@ def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:
                 _scan_runs(root, real_root, folder, found)
             else:
                 found.findings.append(_stray(f"{folder}/runs", "runs/ is a folder of run records"))
+        elif entry.name == "sweeps" and _is_folder(entry, real_root, f"{folder}/sweeps", found):
+            for one in _entries(root, f"{folder}/sweeps", found):
+                path = f"{folder}/sweeps/{one.name}"
+                if one.name.endswith(".json") and not one.is_dir():
+                    _add(one, path, "sweep", real_root, found)
+                else:
+                    found.findings.append(
+                        _stray(path, "sweeps/ holds sweep records only, written by kbtool")
+                    )
         elif entry.name == "files" and entry.is_dir():
             continue  # free-form files of the session: plots, logs
         elif entry.name in _MISSPELT:
@@ -204,7 +213,8 @@ def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:
             found.findings.append(
                 _stray(
                     f"{folder}/{entry.name}",
-                    "a session holds session.yaml, notes.md, runs/, and any other file in files/",
+                    "a session holds session.yaml, notes.md, runs/, sweeps/, and any other file in"
+                    " files/",
                 )
             )
     if not has_record:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from kbtool.checks import excuses
 from kbtool.checks.facts import Fact
-from kbtool.checks.rules import commits, costs, figures, kernels, links, names, runs, times
+from kbtool.checks.rules import commits, costs, figures, kernels, links, names, runs, sweeps, times
 from kbtool.checks.tree import Rule
 
-_SUBJECTS = (names, links, times, runs, commits, kernels, costs, figures)
+_SUBJECTS = (names, links, times, runs, sweeps, commits, kernels, costs, figures)
 
 TREE_RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in subject.RULES)
 """The rules between records."""

@@ -23,6 +23,7 @@ from kbtool.model.twin import (
     RunDerived,
     SessionDerived,
     Sums,
+    SweepDerived,
     Twin,
     TwinIndex,
 )
@@ -103,6 +104,16 @@ def _twins(index: Index) -> Iterator[Twin]:
             index, "run", run_id, f"Run {run_id}", at.run_page(session_id, run_id), run,
             RunDerived(headline=headline(run), attempts=len(attempts)),
             date=day_of(run), status=run.outcome,
+        )  # fmt: skip
+    for sweep in index.sweeps.values():
+        yield _twin(
+            index, "sweep", sweep.id, f"Sweep {sweep.id}", at.sweep_page(sweep.session, sweep.id),
+            sweep,
+            SweepDerived(
+                counts=sweep.counts, reused=sum(cell.reused for cell in sweep.cells),
+                held_s=sweep.held_s, busy_s=sweep.busy_s,
+            ),
+            date=sweep.started.date().isoformat(), status=sweep.status,
         )  # fmt: skip
 
 

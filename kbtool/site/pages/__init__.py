@@ -25,6 +25,7 @@ from kbtool.site.pages import (
     run,
     session,
     source,
+    sweep,
     symptoms,
     tags,
 )
@@ -41,6 +42,7 @@ PAGES: tuple[Pages, ...] = (
     source.PAGES,
     bug.PAGES,
     run.PAGES,
+    sweep.PAGES,
     compare.PAGES,
     costs.PAGES,
     audit.PAGES,

@@ -33,6 +33,7 @@ _FILES = {
     "ledger": "`sessions/ledger.yaml`, written by people",
     "excuses": "`sessions/excuses.yaml`, written by people",
     "run": "`sessions/ID/runs/*.json`, written by `kbtool run-recipe` and never edited",
+    "sweep": "`sessions/ID/sweeps/*.json`, written by `kbtool sweep` and never edited",
     "corpus": "a line of what `kbtool export corpus` writes",
     "explanation": "what `kbtool explain --json` prints",
     "search": "what `kbtool search --json` prints",

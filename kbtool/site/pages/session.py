@@ -28,7 +28,7 @@ from kbtool.model.session import Session
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.pages import choices, measurements, timeline
+from kbtool.site.pages import choices, measurements, sweep, timeline
 from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import Part
 from kbtool.site.parts import (
@@ -120,6 +120,7 @@ def page(index: Index, session: Session) -> str:
             timeline.steps(index, session, here),
             _costs(session),
             _runs(index, session, here),
+            sweep.listing(index, session.id, here),
             measurements.measurements(session),
             _bugs(index, session, here),
             _fixes(index, session, here),

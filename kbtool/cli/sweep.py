@@ -1,0 +1,658 @@
+"""``kbtool sweep``: a recipe in a matrix of parameters and commits."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
+from kbtool.cli.complete import recipe_names, session_or_new
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
+    from kbtool.model.sweep import Cell, CellStatus, EngineUse, Sweep
+    from kbtool.store.tree import KnowledgeBase
+    from kbtool.sweeps.folder import SweepFolder
+    from kbtool.sweeps.plan import Estimate
+
+ENGINES = ("here", "submitit", "slurm")
+
+
+class _RecipeOrCommand(click.Group):
+    """A group whose first word may also be a recipe: ``kbtool sweep RECIPE --over …``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command in that starts a sweep, unless another one is named."""
+        wants_help = not args or args[0] in ctx.help_option_names
+        if not wants_help and args[0] not in self.commands:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RecipeOrCommand)
+def sweep() -> None:
+    """Run a recipe in a matrix of parameters and commits, on an engine that schedules it.
+
+    \b
+    Examples:
+      kbtool sweep RECIPE --over NAME=VALUE,VALUE              begins one: `sweep run` for short
+      kbtool sweep RECIPE --over commit=v1..HEAD --dry-run     its cells, their time and money
+      kbtool sweep attach last                                 watch it, and drive it on
+
+    \b
+    A cell is the recipe with one value of each axis. A cell whose run is there already is not run
+    again. Ctrl-C leaves the jobs that have begun alone; `kbtool sweep attach` drives the sweep on.
+    """
+
+
+@sweep.command()
+@click.argument("name", metavar="RECIPE", shell_complete=recipe_names)
+@click.option(
+    "--over",
+    metavar="NAME=VALUE,VALUE",
+    multiple=True,
+    help="Vary a parameter, or the commit: commit=A..B; repeatable.",
+)
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True,
+              help="Set a parameter in all cells; repeatable.")  # fmt: skip
+@click.option("--on", "engine", type=click.Choice(ENGINES), default="here", show_default=True,
+              help="The engine: here takes a process a card on this machine; submitit its local"
+              " executor; slurm a cluster, by submitit.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1), help="At most so many cells at once.")
+@click.option("--engine-option", "engine_options", metavar="NAME=VALUE", multiple=True,
+              help="What submitit is told, by its own names: partition, gpus_per_node, time (in"
+              " minutes) …; repeatable.")  # fmt: skip
+@click.option("--session", "session_name", metavar="ID", shell_complete=session_or_new,
+              help="The session that runs go to, as `kbtool run-recipe` takes it.")  # fmt: skip
+@click.option("--again", is_flag=True, default=False,
+              help="Run cells too that earlier runs stand for.")  # fmt: skip
+@click.option("--tries", type=click.IntRange(1), default=3, show_default=True,
+              help="How often a cell is tried that the engine lost or preempted.")  # fmt: skip
+@click.option("--budget", metavar="AMOUNT",
+              help="Ask if more is expected, and pause once it is spent: 5 USD.")  # fmt: skip
+@click.option("--yes", is_flag=True, default=False, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, default=False,
+              help="Show cells, expected time and money, and run nothing.")  # fmt: skip
+@json_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    name: str,
+    over: tuple[str, ...],
+    settings: tuple[str, ...],
+    engine: Any,
+    jobs: int | None,
+    engine_options: tuple[str, ...],
+    session_name: str | None,
+    again: bool,
+    tries: int,
+    budget: str | None,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Begin a sweep over a recipe and drive it to its end; `run` may be left out.
+
+    \b
+    Examples:
+      kbtool sweep RECIPE --over NAME=VALUE,VALUE --over commit=v1..HEAD --dry-run
+      kbtool sweep RECIPE --over NAME=VALUE,VALUE --on slurm --engine-option partition=gpu \\
+        --engine-option gpus_per_node=1 --budget '5 USD'
+
+    Exit status: 0 every cell passed, 1 a cell failed, 2 usage, 3 something is missing on this
+    machine, 4 paused, stopped or interrupted, 75 the worst that came of a cell is noisy.
+    """
+    from kbtool.cli.recipe import bound_recipe, values_of
+    from kbtool.gpu.probe import probe_machine
+    from kbtool.model.sweep import EngineUse, Sweep
+    from kbtool.runner.destination import session_for, session_to_append_to
+    from kbtool.runner.journal import run_id
+    from kbtool.store.repository import repository_state
+    from kbtool.sweeps.drive import prepare
+    from kbtool.sweeps.plan import axes_of, cells_of, estimate
+
+    base = knowledge_base(ctx)
+    values = values_of(settings)
+    pattern, _, _ = bound_recipe(base, name, values)
+    recipe = next(one for one in pattern.recipes if one.name == name)
+    values = {one: recipe.parameters[one].parse(one, value) for one, value in values.items()}
+    axes = axes_of(base.root, recipe, over, values)
+    cells = cells_of(axes, values)
+    use = EngineUse(name=engine, jobs=jobs, options=values_of(engine_options))
+    machine = probe_machine()
+    _, is_here = _engine(base, use, "dry-run" if dry_run else None, recipe)
+    if is_here and not again:
+        cells = _reused(base, recipe, cells, machine)
+    due = [cell for cell in cells if cell.status == "waiting"]
+    expected = estimate(base, recipe, due, machine)
+    if dry_run:
+        _print_plan(cells, expected, is_here, as_json)
+        return
+    limit = _budget(budget)
+    _print_estimate(cells, expected, is_here)
+    if limit is not None and not yes:
+        _ask(expected, limit)
+    wanted = session_to_append_to(base, session_name)
+    session = wanted or session_for(
+        base, machine, session_name, f"Sweep of recipe {name}", recipe.title
+    )
+    now = _now()
+    made = Sweep(
+        id=run_id(now, f"sweep-{name}"), session=session, recipe=name, pattern=pattern.id,
+        kernel=recipe.kernel, axes=axes, engine=use, repository=repository_state(base.root),
+        tries=tries, status="running", started=now, cells=cells,
+    )  # fmt: skip
+    made = prepare(base, made)
+    _drive(ctx, base, made, limit, as_json)
+
+
+@sweep.command()
+@click.argument("name", metavar="[SWEEP]", default="last")
+@json_option
+@click.pass_context
+def attach(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Watch a sweep, and drive it on if nobody does: its id, a part of it, or last.
+
+    \b
+    Example:
+      kbtool sweep attach last
+    """
+    from kbtool.store.sweeps import sweep_named
+    from kbtool.sweeps.drive import is_driven
+    from kbtool.sweeps.folder import SweepFolder
+
+    base = knowledge_base(ctx)
+    path, record = sweep_named(base, name)
+    if is_driven(SweepFolder.of(base.root, record.id)):
+        _watch(ctx, base, path, as_json)
+        return
+    if record.status != "running":
+        _end(ctx, base, record, as_json)
+        return
+    _drive(ctx, base, record, None, as_json)
+
+
+@sweep.command()
+@click.argument("name", metavar="[SWEEP]", default="last")
+@json_option
+@click.pass_context
+def pause(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Begin no more cells of a sweep; those that have begun go on.
+
+    \b
+    Example:
+      kbtool sweep pause last        kbtool sweep resume last lets it go on
+    """
+    _ask_for(ctx, name, "paused", as_json)
+
+
+@sweep.command()
+@click.argument("name", metavar="[SWEEP]", default="last")
+@json_option
+@click.pass_context
+def stop(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Begin no more cells of a sweep, and end those that have begun; they write their records.
+
+    \b
+    Example:
+      kbtool sweep stop last
+    """
+    _ask_for(ctx, name, "stopped", as_json)
+
+
+@sweep.command()
+@click.argument("name", metavar="[SWEEP]", default="last")
+@click.option("--again", metavar="STATUS", multiple=True,
+              help="Run the cells again that ended so: failed, noisy, lost …; repeatable. Default:"
+              " noisy, timeout, interrupted, preempted and lost.")  # fmt: skip
+@click.option("--cell", "chosen", metavar="NUMBER", multiple=True,
+              help="Run this cell again, however it ended; repeatable.")  # fmt: skip
+@json_option
+@click.pass_context
+def resume(
+    ctx: click.Context, name: str, again: tuple[str, ...], chosen: tuple[str, ...], as_json: bool
+) -> None:
+    """Let a sweep go on that was paused, stopped or cut off, or run cells of it again.
+
+    \b
+    Examples:
+      kbtool sweep resume last
+      kbtool sweep resume last --again failed
+      kbtool sweep resume last --cell 3
+
+    What passed is not run again. Cells run what was packed when the sweep began.
+    """
+    from kbtool.model.errors import UsageError
+    from kbtool.model.sweep import AGAIN
+    from kbtool.store.sweeps import sweep_named
+    from kbtool.sweeps.drive import is_driven, waits_again
+    from kbtool.sweeps.folder import SweepFolder
+
+    base = knowledge_base(ctx)
+    path, record = sweep_named(base, name)
+    folder = SweepFolder.of(base.root, record.id)
+    if is_driven(folder):
+        if again or chosen:
+            raise UsageError(f"{record.id} is under way: cells run again once it has ended")
+        folder.withdraw()
+        _watch(ctx, base, path, as_json)
+        return
+    ids = {cell.id for cell in record.cells}
+    unknown = next((one for one in chosen if one not in ids), None)
+    if unknown is not None:
+        raise UsageError(f"--cell {unknown}: {record.id} has cells 1 to {len(ids)}")
+    wanted = again or (() if chosen else AGAIN)
+    for index, cell in enumerate(record.cells):
+        if cell.status in wanted or cell.id in chosen:
+            record.cells[index] = waits_again(cell)
+    if not folder.bundle(next(cell.commit for cell in record.cells)).exists():
+        raise UsageError(
+            f"what {record.id} packed is not on this machine any more: begin a new one; its runs"
+            " stand for the cells that passed"
+        )
+    folder.withdraw()
+    _drive(ctx, base, record, None, as_json)
+
+
+@sweep.command(name="list")
+@json_option
+@click.pass_context
+def list_(ctx: click.Context, as_json: bool) -> None:
+    """List the sweeps, the newest last.
+
+    \b
+    Example:
+      kbtool sweep list
+    """
+    from kbtool.store.sweeps import read_sweep, sweep_files
+    from kbtool.sweeps.drive import is_driven
+    from kbtool.sweeps.folder import SweepFolder
+
+    base = knowledge_base(ctx)
+    found = [read_sweep(path, base.shown(path)) for path in sweep_files(base)]
+    found.sort(key=lambda one: one.started)
+    if as_json:
+        print_json({"sweeps": [_json(base, one) for one in found]})
+        return
+    if not found:
+        click.echo("no sweeps: `kbtool sweep RECIPE --over NAME=VALUE,VALUE` begins one", err=True)
+        return
+    rows = []
+    for one in found:
+        left = one.status == "running" and not is_driven(SweepFolder.of(base.root, one.id))
+        status = "cut off" if left else one.status
+        rows.append([one.id, status, str(len(one.cells)), _counts(one), one.session])
+    print_table(["sweep", "status", "cells", "of them", "session"], rows, numeric={2})
+
+
+@sweep.command()
+@click.argument("name", metavar="[SWEEP]", default="last")
+@json_option
+@click.pass_context
+def show(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show the cells of a sweep: how each ended, its run, what its card was held for.
+
+    \b
+    Example:
+      kbtool sweep show last
+    """
+    from kbtool.store.sweeps import sweep_named
+
+    base = knowledge_base(ctx)
+    _, record = sweep_named(base, name)
+    if as_json:
+        print_json(_json(base, record))
+    else:
+        _print_sweep(base, record)
+
+
+def _engine(base: KnowledgeBase, use: EngineUse, sweep_id: str | None, recipe: Any) -> Any:
+    """The engine, and whether its jobs run here."""
+    import tempfile
+    from pathlib import Path
+
+    from kbtool.sweeps.engines import engine_of
+    from kbtool.sweeps.folder import SweepFolder
+
+    minutes = int(sum(step.timeout.minutes for step in recipe.steps)) + 10
+    if sweep_id is None or sweep_id == "dry-run":  # nothing is written before a sweep begins
+        with tempfile.TemporaryDirectory() as folder:
+            engine = engine_of(use, Path(folder), minutes)
+    else:
+        engine = engine_of(use, SweepFolder.of(base.root, sweep_id).path / "engine", minutes)
+    return engine, engine.is_here
+
+
+def _drive(
+    ctx: click.Context, base: KnowledgeBase, record: Sweep, limit: Any, as_json: bool
+) -> None:
+    from kbtool.ledger.held import enter
+    from kbtool.model.errors import UsageError
+    from kbtool.runner.signals import signals_interrupt
+    from kbtool.store.lock import LockTimeoutError, lock
+    from kbtool.sweeps.drive import Driver
+    from kbtool.sweeps.folder import SweepFolder
+
+    folder = SweepFolder.of(base.root, record.id)
+    recipe = base.recipes()[record.recipe][1]
+    engine, _ = _engine(base, record.engine, record.id, recipe)
+    view = _View(base, folder, limit)
+    driver = Driver(base, record, engine, view)
+    try:
+        with lock(folder.path / "drive.lock", timeout=0), signals_interrupt():
+            view.begun(record)
+            record = driver.run()
+    except LockTimeoutError:
+        raise UsageError(
+            f"another process drives {record.id}; `kbtool sweep attach {record.id}` watches it"
+        ) from None
+    except KeyboardInterrupt:
+        view.done()
+        click.echo(
+            f"kbtool: {record.id} is left as it is; jobs that have begun go on. `kbtool sweep"
+            f" attach {record.id}` drives it on, `kbtool sweep stop {record.id}` ends it",
+            err=True,
+        )
+        ctx.exit(4)
+    view.done()
+    for why in enter(base, record):
+        click.echo(f"kbtool: its time is not in the costs: {why}", err=True)
+    _end(ctx, base, record, as_json)
+
+
+class _View:
+    """Progress on stderr: a line for each cell that ends, and how many are left."""
+
+    def __init__(self, base: KnowledgeBase, folder: SweepFolder, limit: Any) -> None:
+        from rich.console import Console
+        from rich.status import Status
+
+        self._base = base
+        self._folder = folder
+        self._limit = limit
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._status: Status | None = None
+        self._said = ""
+
+    def begun(self, record: Sweep) -> None:
+        """Name the sweep."""
+        self._line(f"sweep {record.id} in session {record.session}: {len(record.cells)} cells on"
+                   f" {record.engine.name}")  # fmt: skip
+        if self._console.is_terminal:
+            self._status = self._console.status("")
+            self._status.start()
+
+    def __call__(self, record: Sweep, cell: Cell | None) -> None:
+        """A cell has ended, or time passes."""
+        if cell is not None:
+            self._line(_ended(record, cell))
+            return
+        now = f"{_counts(record)}{_money_text(self._base, record)}"
+        if self._status is not None:
+            self._status.update(now)
+        elif now != self._said and "running" in now:
+            self._line(now)
+        self._said = now
+        self._keep_to_budget(record)
+
+    def done(self) -> None:
+        """The end."""
+        if self._status is not None:
+            self._status.stop()
+
+    def _line(self, text: str) -> None:
+        from kbtool.model.control import visible
+
+        self._console.print(visible(text), markup=False)
+
+    def _keep_to_budget(self, record: Sweep) -> None:
+        from kbtool.ledger.held import held
+
+        if self._limit is None or self._folder.is_asked("paused"):
+            return
+        spent = sum((one.money for one in held(self._base, record) if one.money is not None), 0)
+        if spent >= (self._limit.high or self._limit.low):
+            self._folder.ask("paused")
+            self._line(f"the budget of {self._limit} is spent: no more cells begin")
+
+
+def _watch(ctx: click.Context, base: KnowledgeBase, path: Any, as_json: bool) -> None:
+    """Show a sweep that another process drives, until it is over."""
+    import time
+
+    from kbtool.store.sweeps import read_sweep
+    from kbtool.sweeps.drive import is_driven
+    from kbtool.sweeps.folder import SweepFolder
+
+    record = read_sweep(path, base.shown(path))
+    folder = SweepFolder.of(base.root, record.id)
+    view = _View(base, folder, None)
+    view.begun(record)
+    seen = {cell.id: len(cell.attempts) for cell in record.cells if cell.status != "running"}
+    while is_driven(folder):
+        time.sleep(0.5)
+        record = read_sweep(path, base.shown(path))
+        for cell in record.cells:
+            if (
+                cell.attempts
+                and cell.attempts[-1].ended
+                and seen.get(cell.id) != len(cell.attempts)
+            ):
+                seen[cell.id] = len(cell.attempts)
+                view(record, cell)
+        view(record, None)
+    view.done()
+    _end(ctx, base, record, as_json)
+
+
+def _ask_for(ctx: click.Context, name: str, what: str, as_json: bool) -> None:
+    from kbtool.model.errors import UsageError
+    from kbtool.store.sweeps import sweep_named
+    from kbtool.sweeps.drive import is_driven
+    from kbtool.sweeps.folder import SweepFolder
+
+    base = knowledge_base(ctx)
+    _, record = sweep_named(base, name)
+    if record.status != "running":
+        raise UsageError(f"{record.id} is {record.status}: there is nothing to do")
+    folder = SweepFolder.of(base.root, record.id)
+    folder.ask(what)
+    if is_driven(folder):
+        if as_json:
+            print_json({"id": record.id, "asked": what})
+        else:
+            click.echo(f"{record.id} will be {what} as soon as its process looks, within seconds")
+        return
+    click.echo(f"{record.id}: nobody drives it now; this process does until it is {what}", err=True)
+    _drive(ctx, base, record, None, as_json)
+
+
+def _end(ctx: click.Context, base: KnowledgeBase, record: Sweep, as_json: bool) -> None:
+    """Print the sweep, and leave with its exit status."""
+    if as_json:
+        print_json(_json(base, record))
+    else:
+        _print_sweep(base, record)
+    ctx.exit(_exit_status(record))
+
+
+def _exit_status(record: Sweep) -> int:
+    statuses = {cell.status for cell in record.cells}
+    if record.status != "ended" or statuses & {"interrupted", "timeout"}:
+        return 4
+    if statuses & {"failed", "crashed", "refused", "lost", "preempted"}:
+        return 1
+    if "unavailable" in statuses:
+        return 3
+    return 75 if "noisy" in statuses else 0
+
+
+def _reused(base: KnowledgeBase, recipe: Any, cells: Sequence[Cell], machine: Any) -> list[Cell]:
+    from kbtool.sweeps.reuse import Earlier
+
+    earlier = Earlier(base, recipe.name, machine)
+    found = []
+    for cell in cells:
+        run = earlier.of(recipe, cell.parameters, cell.commit)
+        kept = {"status": "passed", "run": run.id, "reused": True} if run else {}
+        found.append(cell.model_copy(update=kept))
+    return found
+
+
+def _print_plan(cells: Sequence[Cell], expected: Estimate, is_here: bool, as_json: bool) -> None:
+    from kbtool.model.money import amount_json
+
+    if as_json:
+        print_json({
+            "cells": [
+                {"id": cell.id, "parameters": cell.parameters, "commit": cell.commit,
+                 "status": cell.status, "run": cell.run, "reused": cell.reused,
+                 "expected_s": expected.seconds.get(cell.id)}
+                for cell in cells
+            ],
+            "counts": {"waiting": len(expected.seconds),
+                       "reused": len(cells) - len(expected.seconds)},
+            "expected_s": expected.total,
+            "money": amount_json(expected.money),
+            "rate": expected.price.id if expected.price else None,
+        })  # fmt: skip
+        return
+    from kbtool.runner.progress import seconds
+
+    rows = [
+        [cell.id, cell.label, f"from run {cell.run}" if cell.reused
+         else f"about {seconds(expected.seconds[cell.id])}"]
+        for cell in cells
+    ]  # fmt: skip
+    print_table(["cell", "what", "expected"], rows, numeric={0})
+    _print_estimate(cells, expected, is_here)
+    click.echo("dry run: nothing was written", err=True)
+
+
+def _print_estimate(cells: Sequence[Cell], expected: Estimate, is_here: bool) -> None:
+    from kbtool.model.money import amount_text
+    from kbtool.runner.progress import seconds
+
+    due = len(expected.seconds)
+    reused = len(cells) - due
+    click.echo(
+        f"{due} of {len(cells)} cells to run, about {seconds(expected.total)} one after the other"
+        f" (of {expected.from_history} by past runs here, else as the recipe says)"
+        + (f"; {reused} from earlier runs" if reused else ""),
+        err=True,
+    )
+    if not is_here:
+        click.echo("what it costs is not known: its cards are the engine's; it is counted as it"
+                   " goes on", err=True)  # fmt: skip
+    elif expected.price is not None and expected.money is not None:
+        click.echo(f"about {amount_text(expected.money)} at {expected.price.rate}"
+                   f" ({expected.price.id})", err=True)  # fmt: skip
+
+
+def _budget(text: str | None) -> Any:
+    from kbtool.ledger.rates import figure
+    from kbtool.model.base import Amount
+    from kbtool.model.errors import UsageError
+
+    try:
+        return None if text is None else figure(Amount, text)
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}") from None
+
+
+def _ask(expected: Estimate, limit: Any) -> None:
+    from kbtool.model.errors import UsageError
+
+    money = expected.money
+    if money is not None and money <= (limit.high or limit.low):
+        return
+    said = "what it costs is not known" if money is None else f"the estimate is {money}"
+    if not sys.stdin.isatty():
+        raise UsageError(f"{said}, and the budget {limit}; --yes begins it all the same")
+    click.confirm(f"{said}, and the budget {limit}. Begin it?", abort=True, err=True)
+
+
+def _ended(record: Sweep, cell: Cell) -> str:
+    """How a cell ended, in a line."""
+    from kbtool.model.sweep import TRANSIENT
+
+    last = cell.attempts[-1]
+    why = f": {last.message}" if last.message else ""
+    run = f", run {last.run}" if last.run else ""
+    failed = sum(one.status in TRANSIENT for one in cell.attempts)
+    tried = last.status in TRANSIENT and failed < record.tries
+    again = "; it is tried again" if tried else ""
+    return f"cell {cell.id} ({cell.label}) {last.status}{run}{why}{again}"
+
+
+def _counts(record: Sweep) -> str:
+    counts = [f"{number} {status}" for status, number in record.counts.items()]
+    reused = sum(cell.reused for cell in record.cells)
+    return ", ".join([*counts, *([f"{reused} of them from earlier runs"] if reused else [])])
+
+
+def _money(base: KnowledgeBase, record: Sweep) -> list[tuple[str, Decimal | None]]:
+    from kbtool.ledger.held import held
+
+    return [(one.card, one.money) for one in held(base, record)]
+
+
+def _money_text(base: KnowledgeBase, record: Sweep) -> str:
+    from kbtool.model.money import amount_text
+
+    known = [money for _, money in _money(base, record) if money is not None]
+    return f"; {amount_text(sum(known[1:], known[0]))} so far" if known else ""
+
+
+def _json(base: KnowledgeBase, record: Sweep) -> dict[str, Any]:
+    from kbtool.ledger.held import held
+    from kbtool.model.money import amount_json
+
+    return {
+        **record.model_dump(mode="json"),
+        "counts": {**record.counts, "reused": sum(cell.reused for cell in record.cells)},
+        "cards": [
+            {"card": one.card, "held_s": round(one.held_s, 1), "busy_s": round(one.busy_s, 1),
+             "money": amount_json(one.money), "rate": one.price.id if one.price else None}
+            for one in held(base, record)
+        ],
+    }  # fmt: skip
+
+
+def _print_sweep(base: KnowledgeBase, record: Sweep) -> None:
+    from kbtool.cli.pasted import pasted
+    from kbtool.ledger.held import held
+    from kbtool.model.money import amount_text
+    from kbtool.runner.progress import seconds
+
+    rows = []
+    for cell in record.cells:
+        tries = len(cell.attempts)
+        status = f"{cell.status} (try {tries})" if tries > 1 else cell.status
+        run = f"from run {cell.run}" if cell.reused else cell.run or cell.message or ""
+        took = cell.attempts[-1].held_s if cell.attempts else None
+        rows.append([cell.id, cell.label, status, "" if took is None else seconds(took), run])
+    print_table(["cell", "what", "status", "held", "run"], rows, numeric={0, 3})
+    click.echo(f"\n{record.status}: {_counts(record)}")
+    for one in held(base, record):
+        money = one.money
+        cost = "no rate in sessions/ledger.yaml" if money is None else amount_text(money)
+        click.echo(f"{one.card}: held {seconds(one.held_s)}, {one.busy_s / one.held_s:.0%} of it in"
+                   f" steps; {cost}")  # fmt: skip
+    if record.status != "ended" or any(c.status in _OPEN for c in record.cells):
+        click.echo(pasted(f"to continue: kbtool sweep resume {record.id}"), err=True)
+
+
+_OPEN: frozenset[CellStatus] = frozenset(
+    ("waiting", "noisy", "timeout", "interrupted", "preempted", "lost")
+)
+
+
+def _now() -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)

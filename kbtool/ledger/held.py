@@ -1,0 +1,92 @@
+"""What a sweep's cards cost: the time that they were held, at the ledger's rates."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from kbtool.ledger.rates import sound_ledger
+from kbtool.model.ledger import Price
+from kbtool.model.money import half_up
+from kbtool.model.price import price_of
+from kbtool.model.session_costs import plain_card
+from kbtool.model.sweep import Sweep
+from kbtool.store.edit import set_cost
+from kbtool.store.tree import KnowledgeBase
+
+
+class Held(NamedTuple):
+    """A card, how long a sweep held it, and what that cost."""
+
+    card: str
+    held_s: float
+    busy_s: float
+    """The part in which steps ran."""
+    price: Price | None
+    """The rate; ``None`` where the ledger has none for the card."""
+
+    @property
+    def money(self) -> Decimal | None:
+        """What it cost; ``None`` where no rate is known."""
+        return None if self.price is None else money_of(self.price, self.held_s)
+
+
+def held(base: KnowledgeBase, sweep: Sweep) -> list[Held]:
+    """Each card that the sweep held, the longest first."""
+    busy = sweep.busy_s
+    found = [
+        Held(card, seconds, busy.get(card, 0.0), rate_of(base, card))
+        for card, seconds in sweep.held_s.items()
+    ]
+    return sorted(found, key=lambda one: -one.held_s)
+
+
+def enter(base: KnowledgeBase, sweep: Sweep) -> list[str]:
+    """Enter the costs into the session, a line a card; returns what was left out, and why.
+
+    A card that the session pays for by the hour already is not paid for twice.
+    """
+    # Read anew: the session may have been made for the sweep.
+    session = KnowledgeBase(base.root).session(sweep.session).record
+    is_open = {session.card_of(line.card) for line in session.costs if line.is_open}
+    left = []
+    for number, one in enumerate(held(base, sweep), 1):
+        if one.price is None:
+            left.append(f"{one.card}: sessions/ledger.yaml has no rate of it")
+            continue
+        if plain_card(one.card) in is_open:
+            left.append(f"{one.card}: {session.id} pays for it by the hour already")
+            continue
+        minutes = half_up(Decimal(repr(one.held_s)) / 60, 1)
+        line: dict[str, str | None] = {
+            "kind": "gpu",
+            "id": f"sweep-{sweep.id[-4:]}" + (f"-{number}" if number > 1 else ""),
+            "basis": "estimated",
+            "duration": f"{minutes} min",
+            "rate": one.price.rate.text,
+            "rate_id": one.price.id,
+            "card": one.card,
+            "note": f"Held by sweep {sweep.id}",
+        }
+        set_cost(base.root / "sessions" / session.id / "session.yaml", {
+            key: value for key, value in line.items() if value is not None
+        })  # fmt: skip
+    return left
+
+
+def rate_of(base: KnowledgeBase, card: str | None) -> Price | None:
+    """The newest rate of the ledger for a card that holds today; ``None`` if it has none."""
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    rates = [
+        one
+        for one in sound_ledger(base).rates
+        if card is not None and one.kind == "gpu" and plain_card(one.card) == plain_card(card)
+        and one.day <= today and (one.until is None or today <= one.until)
+    ]  # fmt: skip
+    return max(rates, key=lambda one: one.day, default=None)
+
+
+def money_of(price: Price, seconds: float) -> Decimal:
+    """What a card costs for that time, to the cent."""
+    return price_of(price.rate, Decimal(repr(seconds)) / 60)

@@ -1,0 +1,1 @@
+"""Sweeps: a recipe in a matrix of parameters and commits, scheduled by an engine."""
