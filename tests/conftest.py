@@ -48,8 +48,9 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 FIRST = ("browser/test_browser.py", "steps", "browser", "site", "gpu", "runner", "cli", ".")
-BUILT = {"shared", "browser"}
-"""Fixtures of what is built: kernels, sites, and the browser that opens them."""
+BUILT = {"shared", "browser", "swept"}
+"""Fixtures of what is built: kernels, sites, the browser that opens them; and sweeps, whose cells
+are processes of their own."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects

@@ -7,7 +7,7 @@ from functools import partial
 
 from kbtool.ledger.held import held
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import UNKNOWN, benchmark, instant, many, money, seconds
+from kbtool.markdown.figures import UNKNOWN, benchmark, instant, many, money, noise_reason, seconds
 from kbtool.markdown.markup import chip, clipped, facts, join, slim_table, stacked_table
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.price import currency_of
@@ -156,7 +156,7 @@ def _times(index: Index, cell: Cell) -> BenchmarkResult | None:
         return None
     run = next((runs[-1] for (_, id_), runs in index.runs.items() if id_ == cell.run), None)
     result = benchmark(run) if run else None
-    return result if result is not None and not result.noise else None
+    return result if result is not None and noise_reason(result) is None else None
 
 
 def _cards(index: Index, sweep: Sweep) -> str | None:
