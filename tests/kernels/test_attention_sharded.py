@@ -283,11 +283,12 @@ def test_drawn_cases_are_right_and_repeat(
 
 
 def test_parts_merge_in_the_order_of_ranks(ranks: Ranks, harness: Any, interface: Any) -> None:
-    cases = [case_of([[30, 8], [300, 9], [2, 200], [90, 77]], dtype=dtype, sinks="large")
+    # Of four parts a merge in pairs would give the same bits from the last to the first.
+    cases = [case_of([[30, 8], [300, 9], [2, 200]], dtype=dtype, sinks="large")
              for dtype in ("float32", "bfloat16")]  # fmt: skip
-    for case, made in zip(cases, values(ranks.run(4, attend, [cases] * 4))[0], strict=True):
+    for case, made in zip(cases, values(ranks.run(3, attend, [cases] * 3))[0], strict=True):
         parts = []
-        for rank in range(4):
+        for rank in range(3):
             call = arguments_of(harness, case, rank)
             k, v, _ = (call.pop(name) for name in ("k_shard", "v_shard", "keys_after"))
             if rank:
@@ -307,7 +308,7 @@ def test_more_keys_after_than_matter_change_no_bit(ranks: Ranks) -> None:
 
 
 def attend_with_more_keys_after(case: Case, group: ProcessGroup) -> list[tuple[Tensor, Tensor]]:
-    call = own_call(case, group)
+    call = own_call(case, group) | {"check": True}
     most = case["Sq"] - 1 + (case.get("window") or 0)
     more = [10**9 if after >= most else after for after in call["keys_after"]]
     assert dist.get_rank(group) or more != call["keys_after"]
