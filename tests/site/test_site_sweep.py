@@ -10,6 +10,7 @@ from html import unescape
 from knowledge import LOOK, RUN, Knowledge, sealed
 
 from kbtool.model.sweep import Sweep
+from kbtool.site.html.build import SOURCE, load_config
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
 from kbtool.store.sweeps import write_sweep
@@ -72,6 +73,12 @@ def test_the_page_shows_cells_cards_and_what_failed(tmp_path):
     # Held twice for half an hour, in steps for half of that, at 0.60 an hour.
     (card,) = [line for line in page.splitlines() if "NVIDIA L4" in line and "USD/h" in line]
     assert "50%" in card and "0.60 USD |" in card
+
+
+def test_it_is_beside_the_navigation_so_that_a_strict_build_passes(tmp_path):
+    (tmp_path / SOURCE).mkdir(parents=True)
+    config = load_config(tmp_path, tmp_path / "out")
+    assert config.not_in_nav.match_file("sweeps/2025-01-01-a/20250101T090000Z-look-ab12.md")
 
 
 def test_the_session_and_the_run_lead_to_it(tmp_path):

@@ -19,8 +19,8 @@ from kbtool.site.pages import PAGES
 from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
 
-_ASIDE = ["*~*.md", "/tags/", "/symptoms/*/"]
-"""Pages that are never in the navigation: parts of pages, and those of a tag or of a tool."""
+_ASIDE = ["*~*.md", "/tags/", "/symptoms/*/", "/sweeps/"]
+"""Pages that are never in the navigation: parts of pages, and those of a tag, a tool, a sweep."""
 
 MARKER = ".kbtool-site"
 """The file that marks a built site. mkdocs empties its output folder, so only such a folder or an
