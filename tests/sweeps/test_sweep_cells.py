@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from kbtool.model.sweep import digest_of
+from kbtool.store.tree import KnowledgeBase
+from kbtool.sweeps.plan import axes_of
+
+REPOSITORY = Path(__file__).parents[2]
 
 MATRIX = ("cheap", "--over", "n=1,2", "--over", "ends=well,badly")
 
@@ -222,7 +228,6 @@ def test_costs_of_cards_are_entered_once_however_often_it_goes_on(swept):
 
     from kbtool.ledger.held import enter, held
     from kbtool.model.sweep import Attempt
-    from kbtool.store.tree import KnowledgeBase
 
     swept("cheap", "--over", "n=1,2")
     swept.knowledge.write(
@@ -277,3 +282,15 @@ def test_the_archive_tells_what_it_is_of(swept, tmp_path):
     archives[1].write_bytes(archives[1].read_bytes().replace(b"sys.exit", b"sys.quit"))
     with pytest.raises(UsageError, match="digest differs"):
         unpack(archives[1], digests[1], tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/guide/sweeps.md"])
+def test_the_sweeps_that_the_guide_shows_are_of_recipes_as_they_are(file):
+    base = KnowledgeBase(REPOSITORY)
+    shown = re.findall(
+        r"kbtool sweep ([a-z]\S*) (--over .*?)[`\n]", (REPOSITORY / file).read_text()
+    )
+    assert shown
+    for name, options in shown:
+        over = [one for one in re.findall(r"--over (\S+)", options) if "commit=" not in one]
+        assert over and axes_of(REPOSITORY, base.recipes()[name][1], over, {})
