@@ -249,11 +249,12 @@ def resume(
     for index, cell in enumerate(record.cells):
         if cell.status in wanted or cell.id in chosen:
             record.cells[index] = waits_again(cell)
-    if not folder.bundle(next(cell.commit for cell in record.cells)).exists():
-        raise UsageError(
-            f"what {record.id} packed is not on this machine any more: begin a new one; its runs"
-            " stand for the cells that passed"
-        )
+    for cell in record.cells:
+        if cell.status == "waiting" and not folder.bundle(cell.commit).exists():
+            raise UsageError(
+                f"what cell {cell.id} runs was not packed, or is gone: begin a new sweep (with"
+                " --again, if an earlier run stands for the cell)"
+            )
     folder.withdraw()
     _drive(ctx, base, record, None, as_json)
 
@@ -268,13 +269,12 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     Example:
       kbtool sweep list
     """
-    from kbtool.store.sweeps import read_sweep, sweep_files
+    from kbtool.store.sweeps import sweeps_in
     from kbtool.sweeps.drive import is_driven
     from kbtool.sweeps.folder import SweepFolder
 
     base = knowledge_base(ctx)
-    found = [read_sweep(path, base.shown(path)) for path in sweep_files(base)]
-    found.sort(key=lambda one: one.started)
+    found = sweeps_in(base)
     if as_json:
         print_json({"sweeps": [_json(base, one) for one in found]})
         return
@@ -380,8 +380,12 @@ class _View:
 
     def begun(self, record: Sweep) -> None:
         """Name the sweep."""
-        self._line(f"sweep {record.id} in session {record.session}: {len(record.cells)} cells on"
-                   f" {record.engine.name}")  # fmt: skip
+        from kbtool.model.words import many
+
+        cells = many(len(record.cells), "cell")
+        self._line(
+            f"sweep {record.id} in session {record.session}: {cells} on {record.engine.name}"
+        )
         if self._console.is_terminal:
             self._status = self._console.status("")
             self._status.start()
@@ -535,14 +539,17 @@ def _print_plan(cells: Sequence[Cell], expected: Estimate, is_here: bool, as_jso
 
 def _print_estimate(cells: Sequence[Cell], expected: Estimate, is_here: bool) -> None:
     from kbtool.model.money import amount_text
+    from kbtool.model.words import many
     from kbtool.runner.progress import seconds
 
-    due = len(expected.seconds)
-    reused = len(cells) - due
+    due, sure = len(expected.seconds), expected.from_history
+    if not due:
+        click.echo("nothing to run: an earlier run stands for each cell", err=True)
+        return
+    by = "all" if sure == due else f"{sure}" if sure else "none"
     click.echo(
-        f"{due} of {len(cells)} cells to run, about {seconds(expected.total)} one after the other"
-        f" (of {expected.from_history} by past runs here, else as the recipe says)"
-        + (f"; {reused} from earlier runs" if reused else ""),
+        f"{due} of {many(len(cells), 'cell')} to run, about {seconds(expected.total)} one after"
+        f" the other ({by} of them by past runs here)",
         err=True,
     )
     if not is_here:

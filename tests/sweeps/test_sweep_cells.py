@@ -56,6 +56,11 @@ def test_what_ran_already_is_not_run_again_and_says_so(swept):
     assert "3 passed, 2 of them from earlier runs" in again.out
     assert len(swept.runs) == 3
     swept.sound()
+    # The first commit is not packed where all its cells have runs.
+    done = swept("cheap", "--over", "n=1", "--over", f"commit={swept.first}")
+    assert done.code == 0 and "nothing to run" in done.err
+    done = swept("resume", "last", "--cell", "1")
+    assert done.code == 2 and "was not packed" in done.err
     assert len(swept.swept("cheap", "--over", "n=1,2", "--again")["cells"]) == 2
     assert len(swept.runs) == 5
 
