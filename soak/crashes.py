@@ -123,6 +123,11 @@ READING = {
     "compare": "with --measure it writes as run-recipe and session import do",
     "history": "reads only", "audit": "writes the caches that costs writes",
     "keep-or-stop": "reads only", "patterns": "reads only",
+    **dict.fromkeys(
+        ("sweep run", "sweep attach", "sweep pause", "sweep stop", "sweep resume"),
+        "broken by soak.sweeps; its runs are written as those of session import",
+    ),
+    "sweep list": "reads only", "sweep show": "reads only",
     "explain": "reads only", "search": "reads only", "doctor": "reads only",
     "mcp": "its tools write as session note, bug and fix, and run-recipe do",
     "export beancount": "writes as export jsonl does",

@@ -70,9 +70,9 @@ class Ranks:
         return answers
 
     def _start(self, count: int) -> None:
-        # Forked from a process that has imported torch and run nothing.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch.distributed", "pydantic", "yaml", "pytest"])
+        # Not forked: a process has one fork server, and tests of commands may have begun it with
+        # modules of theirs, from which torch cannot be imported.
+        context = multiprocessing.get_context("spawn")
         while len(self._started) < count:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, self._setup), daemon=True)
