@@ -82,6 +82,7 @@ soak: $(VENV)/.ready
 	$(BIN)/python -m soak.fields
 	$(BIN)/python -m soak.crashes
 	$(BIN)/python -m soak.writers
+	$(BIN)/python -m soak.sweeps
 
 site: $(VENV)/.site
 	$(BIN)/python -m kbtool site build
