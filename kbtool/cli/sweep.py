@@ -9,14 +9,19 @@ import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
 from kbtool.cli.complete import recipe_names, session_or_new
+from kbtool.cli.sweep_output import (
+    View,
+    print_estimate,
+    print_plan,
+    print_sweep,
+    sweep_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from decimal import Decimal
 
-    from kbtool.model.sweep import Cell, CellStatus, EngineUse, Sweep
+    from kbtool.model.sweep import Cell, EngineUse, Sweep
     from kbtool.store.tree import KnowledgeBase
-    from kbtool.sweeps.folder import SweepFolder
     from kbtool.sweeps.plan import Estimate
 
 ENGINES = ("here", "submitit", "slurm")
@@ -130,10 +135,10 @@ def run(
     due = [cell for cell in cells if cell.status == "waiting"]
     expected = estimate(base, recipe, due, machine)
     if dry_run:
-        _print_plan(cells, expected, is_here, as_json)
+        print_plan(cells, expected, is_here, as_json)
         return
     limit = _budget(budget)
-    _print_estimate(cells, expected, is_here)
+    print_estimate(cells, expected, is_here)
     if limit is not None and not yes:
         _ask(expected, limit)
     wanted = session_to_append_to(base, session_name)
@@ -276,7 +281,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     base = knowledge_base(ctx)
     found = sweeps_in(base)
     if as_json:
-        print_json({"sweeps": [_json(base, one) for one in found]})
+        print_json({"sweeps": [sweep_json(base, one) for one in found]})
         return
     if not found:
         click.echo("no sweeps: `kbtool sweep RECIPE --over NAME=VALUE,VALUE` begins one", err=True)
@@ -285,7 +290,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     for one in found:
         left = one.status == "running" and not is_driven(SweepFolder.of(base.root, one.id))
         status = "cut off" if left else one.status
-        rows.append([one.id, status, str(len(one.cells)), _counts(one), one.session])
+        rows.append([one.id, status, str(len(one.cells)), one.told, one.session])
     print_table(["sweep", "status", "cells", "of them", "session"], rows, numeric={2})
 
 
@@ -305,9 +310,9 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
     base = knowledge_base(ctx)
     _, record = sweep_named(base, name)
     if as_json:
-        print_json(_json(base, record))
+        print_json(sweep_json(base, record))
     else:
-        _print_sweep(base, record)
+        print_sweep(base, record)
 
 
 def _engine(base: KnowledgeBase, use: EngineUse, sweep_id: str | None, recipe: Any) -> Any:
@@ -340,7 +345,7 @@ def _drive(
     folder = SweepFolder.of(base.root, record.id)
     recipe = base.recipes()[record.recipe][1]
     engine, _ = _engine(base, record.engine, record.id, recipe)
-    view = _View(base, folder, limit)
+    view = View(base, folder, limit)
     driver = Driver(base, record, engine, view)
     try:
         with lock(folder.path / "drive.lock", timeout=0), signals_interrupt():
@@ -364,66 +369,6 @@ def _drive(
     _end(ctx, base, record, as_json)
 
 
-class _View:
-    """Progress on stderr: a line for each cell that ends, and how many are left."""
-
-    def __init__(self, base: KnowledgeBase, folder: SweepFolder, limit: Any) -> None:
-        from rich.console import Console
-        from rich.status import Status
-
-        self._base = base
-        self._folder = folder
-        self._limit = limit
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._status: Status | None = None
-        self._said = ""
-
-    def begun(self, record: Sweep) -> None:
-        """Name the sweep."""
-        from kbtool.model.words import many
-
-        cells = many(len(record.cells), "cell")
-        self._line(
-            f"sweep {record.id} in session {record.session}: {cells} on {record.engine.name}"
-        )
-        if self._console.is_terminal:
-            self._status = self._console.status("")
-            self._status.start()
-
-    def __call__(self, record: Sweep, cell: Cell | None) -> None:
-        """A cell has ended, or time passes."""
-        if cell is not None:
-            self._line(_ended(record, cell))
-            return
-        now = f"{_counts(record)}{_money_text(self._base, record)}"
-        if self._status is not None:
-            self._status.update(now)
-        elif now != self._said and "running" in now:
-            self._line(now)
-        self._said = now
-        self._keep_to_budget(record)
-
-    def done(self) -> None:
-        """The end."""
-        if self._status is not None:
-            self._status.stop()
-
-    def _line(self, text: str) -> None:
-        from kbtool.model.control import visible
-
-        self._console.print(visible(text), markup=False)
-
-    def _keep_to_budget(self, record: Sweep) -> None:
-        from kbtool.ledger.held import held
-
-        if self._limit is None or self._folder.is_asked("paused"):
-            return
-        spent = sum((one.money for one in held(self._base, record) if one.money is not None), 0)
-        if spent >= (self._limit.high or self._limit.low):
-            self._folder.ask("paused")
-            self._line(f"the budget of {self._limit} is spent: no more cells begin")
-
-
 def _watch(ctx: click.Context, base: KnowledgeBase, path: Any, as_json: bool) -> None:
     """Show a sweep that another process drives, until it is over."""
     import time
@@ -434,7 +379,7 @@ def _watch(ctx: click.Context, base: KnowledgeBase, path: Any, as_json: bool) ->
 
     record = read_sweep(path, base.shown(path))
     folder = SweepFolder.of(base.root, record.id)
-    view = _View(base, folder, None)
+    view = View(base, folder, None)
     view.begun(record)
     seen = {cell.id: len(cell.attempts) for cell in record.cells if cell.status != "running"}
     while is_driven(folder):
@@ -478,9 +423,9 @@ def _ask_for(ctx: click.Context, name: str, what: str, as_json: bool) -> None:
 def _end(ctx: click.Context, base: KnowledgeBase, record: Sweep, as_json: bool) -> None:
     """Print the sweep, and leave with its exit status."""
     if as_json:
-        print_json(_json(base, record))
+        print_json(sweep_json(base, record))
     else:
-        _print_sweep(base, record)
+        print_sweep(base, record)
     ctx.exit(_exit_status(record))
 
 
@@ -507,59 +452,6 @@ def _reused(base: KnowledgeBase, recipe: Any, cells: Sequence[Cell], machine: An
     return found
 
 
-def _print_plan(cells: Sequence[Cell], expected: Estimate, is_here: bool, as_json: bool) -> None:
-    from kbtool.model.money import amount_json
-
-    if as_json:
-        print_json({
-            "cells": [
-                {"id": cell.id, "parameters": cell.parameters, "commit": cell.commit,
-                 "status": cell.status, "run": cell.run, "reused": cell.reused,
-                 "expected_s": expected.seconds.get(cell.id)}
-                for cell in cells
-            ],
-            "counts": {"waiting": len(expected.seconds),
-                       "reused": len(cells) - len(expected.seconds)},
-            "expected_s": expected.total,
-            "money": amount_json(expected.money),
-            "rate": expected.price.id if expected.price else None,
-        })  # fmt: skip
-        return
-    from kbtool.runner.progress import seconds
-
-    rows = [
-        [cell.id, cell.label, f"from run {cell.run}" if cell.reused
-         else f"about {seconds(expected.seconds[cell.id])}"]
-        for cell in cells
-    ]  # fmt: skip
-    print_table(["cell", "what", "expected"], rows, numeric={0})
-    _print_estimate(cells, expected, is_here)
-    click.echo("dry run: nothing was written", err=True)
-
-
-def _print_estimate(cells: Sequence[Cell], expected: Estimate, is_here: bool) -> None:
-    from kbtool.model.money import amount_text
-    from kbtool.model.words import many
-    from kbtool.runner.progress import seconds
-
-    due, sure = len(expected.seconds), expected.from_history
-    if not due:
-        click.echo("nothing to run: an earlier run stands for each cell", err=True)
-        return
-    by = "all" if sure == due else f"{sure}" if sure else "none"
-    click.echo(
-        f"{due} of {many(len(cells), 'cell')} to run, about {seconds(expected.total)} one after"
-        f" the other ({by} of them by past runs here)",
-        err=True,
-    )
-    if not is_here:
-        click.echo("what it costs is not known: its cards are the engine's; it is counted as it"
-                   " goes on", err=True)  # fmt: skip
-    elif expected.price is not None and expected.money is not None:
-        click.echo(f"about {amount_text(expected.money)} at {expected.price.rate}"
-                   f" ({expected.price.id})", err=True)  # fmt: skip
-
-
 def _budget(text: str | None) -> Any:
     from kbtool.ledger.rates import figure
     from kbtool.model.base import Amount
@@ -581,82 +473,6 @@ def _ask(expected: Estimate, limit: Any) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"{said}, and the budget {limit}; --yes begins it all the same")
     click.confirm(f"{said}, and the budget {limit}. Begin it?", abort=True, err=True)
-
-
-def _ended(record: Sweep, cell: Cell) -> str:
-    """How a cell ended, in a line."""
-    from kbtool.model.sweep import TRANSIENT
-
-    last = cell.attempts[-1]
-    why = f": {last.message}" if last.message else ""
-    run = f", run {last.run}" if last.run else ""
-    failed = sum(one.status in TRANSIENT for one in cell.attempts)
-    tried = last.status in TRANSIENT and failed < record.tries
-    again = "; it is tried again" if tried else ""
-    return f"cell {cell.id} ({cell.label}) {last.status}{run}{why}{again}"
-
-
-def _counts(record: Sweep) -> str:
-    counts = [f"{number} {status}" for status, number in record.counts.items()]
-    reused = sum(cell.reused for cell in record.cells)
-    return ", ".join([*counts, *([f"{reused} of them from earlier runs"] if reused else [])])
-
-
-def _money(base: KnowledgeBase, record: Sweep) -> list[tuple[str, Decimal | None]]:
-    from kbtool.ledger.held import held
-
-    return [(one.card, one.money) for one in held(base, record)]
-
-
-def _money_text(base: KnowledgeBase, record: Sweep) -> str:
-    from kbtool.model.money import amount_text
-
-    known = [money for _, money in _money(base, record) if money is not None]
-    return f"; {amount_text(sum(known[1:], known[0]))} so far" if known else ""
-
-
-def _json(base: KnowledgeBase, record: Sweep) -> dict[str, Any]:
-    from kbtool.ledger.held import held
-    from kbtool.model.money import amount_json
-
-    return {
-        **record.model_dump(mode="json"),
-        "counts": {**record.counts, "reused": sum(cell.reused for cell in record.cells)},
-        "cards": [
-            {"card": one.card, "held_s": round(one.held_s, 1), "busy_s": round(one.busy_s, 1),
-             "money": amount_json(one.money), "rate": one.price.id if one.price else None}
-            for one in held(base, record)
-        ],
-    }  # fmt: skip
-
-
-def _print_sweep(base: KnowledgeBase, record: Sweep) -> None:
-    from kbtool.cli.pasted import pasted
-    from kbtool.ledger.held import held
-    from kbtool.model.money import amount_text
-    from kbtool.runner.progress import seconds
-
-    rows = []
-    for cell in record.cells:
-        tries = len(cell.attempts)
-        status = f"{cell.status} (try {tries})" if tries > 1 else cell.status
-        run = f"from run {cell.run}" if cell.reused else cell.run or cell.message or ""
-        took = cell.attempts[-1].held_s if cell.attempts else None
-        rows.append([cell.id, cell.label, status, "" if took is None else seconds(took), run])
-    print_table(["cell", "what", "status", "held", "run"], rows, numeric={0, 3})
-    click.echo(f"\n{record.status}: {_counts(record)}")
-    for one in held(base, record):
-        money = one.money
-        cost = "no rate in sessions/ledger.yaml" if money is None else amount_text(money)
-        click.echo(f"{one.card}: held {seconds(one.held_s)}, {one.busy_s / one.held_s:.0%} of it in"
-                   f" steps; {cost}")  # fmt: skip
-    if record.status != "ended" or any(c.status in _OPEN for c in record.cells):
-        click.echo(pasted(f"to continue: kbtool sweep resume {record.id}"), err=True)
-
-
-_OPEN: frozenset[CellStatus] = frozenset(
-    ("waiting", "noisy", "timeout", "interrupted", "preempted", "lost")
-)
 
 
 def _now() -> Any:

@@ -164,9 +164,16 @@ class Sweep(Model):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Status → cells, in the order of the statuses; and how many of them were reused."""
+        """Status → cells, in the order of the statuses."""
         found = Counter(cell.status for cell in self.cells)
         return {one: found[one] for one in CellStatus.__args__ if found[one]}  # type: ignore[attr-defined]
+
+    @property
+    def told(self) -> str:
+        """The counts in words, for people."""
+        parts = [f"{number} {status}" for status, number in self.counts.items()]
+        reused = sum(cell.reused for cell in self.cells)
+        return ", ".join([*parts, *([f"{reused} of them from earlier runs"] if reused else [])])
 
     @property
     def attempts(self) -> list[Attempt]:

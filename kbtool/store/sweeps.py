@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from kbtool.model.errors import NotFoundError, RecordError
 from kbtool.model.sweep import Sweep, digest_of
 from kbtool.store.document import DocumentError, read_bytes
 from kbtool.store.read import MAX_RUN_BYTES
-from kbtool.store.tree import LAST, KnowledgeBase, meant
+from kbtool.store.tree import LAST, KnowledgeBase, meant, read_json
 from kbtool.store.write import write_atomic
 
 
@@ -79,17 +76,8 @@ def open_sweep(raw: bytes) -> Sweep:
     Raises:
         ValueError: the schema or the digest does not match.
     """
-    try:
-        sweep = Sweep.model_validate_json(raw)
-        same = sweep.digest == digest_of(json.loads(raw))
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{place + ': ' if place else ''}{message}") from None
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
-    if not same:
+    sweep, record = read_json(raw, Sweep)
+    if sweep.digest != digest_of(record):
         raise ValueError("unsealed: its content does not match its digest")
     return sweep
 

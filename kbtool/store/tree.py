@@ -443,18 +443,7 @@ def open_run(raw: bytes) -> tuple[Run, dict[str, Any]]:
     Raises:
         ValueError: the schema or the digest does not match.
     """
-    try:
-        text = raw.decode()
-        # Records of old versions may hold paths of a machine, which nothing may show.
-        run = Run.model_validate_json(without_machine_paths(text))
-        record = json.loads(text, object_pairs_hook=_without_duplicates)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{place + ': ' if place else ''}{message}") from None
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
+    run, record = read_json(raw, Run)
     if run.digest is None:
         raise ValueError("unsealed: it has no digest")
     if run.digest != digest_of_record(record):
@@ -462,6 +451,26 @@ def open_run(raw: bytes) -> tuple[Run, dict[str, Any]]:
     if run.taken_in is not None and run.taken_in.digest != digest_of_record(first_record(record)):
         raise ValueError("unsealed: its content does not match the digest from before the import")
     return run, record
+
+
+def read_json(raw: bytes, kind: type[R]) -> tuple[R, dict[str, Any]]:
+    """A record that kbtool wrote as JSON, without paths of a machine, and its object as it stands.
+
+    Raises:
+        ValueError: the schema does not match.
+    """
+    try:
+        text = raw.decode()
+        # Records of old versions may hold paths of a machine, which nothing may show.
+        record = kind.model_validate_json(without_machine_paths(text))
+        return record, json.loads(text, object_pairs_hook=_without_duplicates)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        message = problem["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{place + ': ' if place else ''}{message}") from None
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -154,6 +154,7 @@ def own_general(base: KnowledgeBase) -> dict[str, KnownSymptom]:
     }
 
 
+@pytest.mark.slow
 def test_the_catalogue_of_this_repository_is_sound():
     base = KnowledgeBase(ROOT)
     assert base.catalogue.keys() == base.symptoms.keys()

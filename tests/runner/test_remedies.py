@@ -23,6 +23,7 @@ def base() -> KnowledgeBase:
     return KnowledgeBase(ROOT)
 
 
+@pytest.mark.slow
 def test_messages_that_the_catalogue_was_developed_on_lead_to_the_right_remedy(base):
     found = list(explained.answers(base, "develop"))
     assert len(found) >= 50

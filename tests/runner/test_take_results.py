@@ -397,6 +397,7 @@ def taken_or_refused(found: dict[str, Any]) -> File | None:
             return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ALL, ids=lambda p: p.stem)
 def test_a_huge_number_in_any_place_is_taken_in_or_refused_in_words(source):
     raw = source.read_text()

@@ -34,7 +34,7 @@ def listing(index: Index, session: str, here: str) -> str:
             index.link(at.sweep_page(session, one.id), here, code(one.id)),
             index.link(at.recipe_page(one.recipe), here, code(one.recipe)),
             chip(one.status),
-            _counted(one),
+            one.told,
         ]
         for one in index.sweeps.values()
         if one.session == session
@@ -58,7 +58,7 @@ def page(index: Index, sweep: Sweep) -> str:
                     ("Status", chip(sweep.status)),
                     ("Recipe", index.link(at.recipe_page(sweep.recipe), here, code(sweep.recipe))),
                     ("Over", ", ".join(axes)),
-                    ("Cells", _counted(sweep)),
+                    ("Cells", sweep.told),
                     ("Session", session_cell(index, session, here) if session else ""),
                     ("Engine", inline(_engine(sweep))),
                     ("Began", instant(sweep.started)),
@@ -71,14 +71,6 @@ def page(index: Index, sweep: Sweep) -> str:
             section("Attempts that failed", "failed", _failures(index, sweep, here)),
         ]
     )
-
-
-def _counted(sweep: Sweep) -> str:
-    counts = [f"{number} {status}" for status, number in sweep.counts.items()]
-    reused = sum(cell.reused for cell in sweep.cells)
-    if reused:
-        counts.append(f"{reused} of them from earlier runs")
-    return ", ".join(counts)
 
 
 def _engine(sweep: Sweep) -> str:
