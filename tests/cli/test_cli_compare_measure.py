@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.model.run import Run
+from kbtool.sweeps import processes
 
 Git = Callable[..., str]
 
@@ -168,18 +169,19 @@ def test_runs_that_ended_are_kept_however_it_is_stopped(
          "HEAD", "--measure", "shell", "--pairs", "2", "--set", f"code={code}"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    until(second.exists)
+    until(lambda: second.exists() and second.read_text())
+    hanging = processes.name_of(int(second.read_text()))
     process.send_signal(signal.Signals[name])
     process.wait(30)
     (run,) = runs_of(second_kernel_base)
     assert run.status == "passed"
-    until(lambda: not Path("/proc", second.read_text()).exists())
+    until(lambda: not processes.lives(hanging))
     if name != "SIGKILL":  # which nobody can answer
         assert process.returncode == 4
         assert git("worktree", "list").count("\n") == 0
 
 
-def until(ready: Callable[[], bool]) -> None:
+def until(ready: Callable[[], object]) -> None:
     deadline = time.monotonic() + 60
     while not ready():
         assert time.monotonic() < deadline
