@@ -48,9 +48,10 @@ run: $(VENV)/.runs
 
 test: lint unit cuda
 
-# The mark slow is what is left out; pyproject.toml says which tests have it.
+# The mark slow is what is left out; pyproject.toml says which tests have it. None waits for a browser,
+# so one process a core: each more would only collect all tests once more.
 test-quick: lint
-	$(BIN)/python -m pytest -n $(PROCESSES) -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "not slow and not gpu"
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

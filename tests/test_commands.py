@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from commands import Result
 
 from kbtool.model.run import Run
@@ -38,6 +39,7 @@ def test_a_forked_run_reads_and_records_what_a_started_one_does(
         assert told(forked) == told(started)
 
 
+@pytest.mark.slow
 def test_a_forked_command_has_the_exit_status_and_folder_of_a_started_one(
     tmp_path: Path, kbtool: Callable[..., Result], started_kbtool: Callable[..., Result]
 ) -> None:

@@ -10,6 +10,7 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -41,6 +42,7 @@ def imported(folder: Path) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_what_the_package_imports_is_what_it_asks_for():
     needed = imported(ROOT / "kbtool")
     base = names(PROJECT["dependencies"])

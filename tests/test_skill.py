@@ -55,6 +55,7 @@ NOTHING = {"compare best last --json": 2, "explain --json": 1, "explain --run RU
 """Exit status where the small knowledge base has no benchmark, no pipe and no failing step."""
 
 
+@pytest.mark.slow
 def test_the_commands_do_what_it_says_one_after_the_other(tmp_path, kbtool):
     """As an agent does that has only the skill: in the order of the file, in a session."""
     base = Knowledge(tmp_path / "base")

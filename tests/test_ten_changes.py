@@ -332,6 +332,7 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_kind_of_step(effects):
     """It runs in a process of its own, is recorded, and tells its result on the run's page."""
     assert effects["hail"], effects["err"]

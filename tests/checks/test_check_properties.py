@@ -6,6 +6,7 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +53,7 @@ def test_arbitrary_text_like_yaml_gives_findings_and_no_crash(kind, text):
     examine(KINDS[kind], kind, text.encode())
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from([*SESSION.split(), "unknown", "bugs"]), DATA, min_size=1))
 def test_arbitrary_data_in_a_session_gives_findings_and_no_crash(data):
     head = SESSION_LINE + SESSION.format(id="2025-01-01-a", label="A")
@@ -75,6 +77,7 @@ def test_arbitrary_records_have_the_same_findings_with_and_without_the_cache(ses
         assert base.findings(cached=True) == base.findings(cached=False)
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(TEXT, DATA, min_size=1).filter(
         lambda data: not any("\ud800" <= c <= "\udfff" for c in repr(data))
@@ -90,6 +93,7 @@ def test_dumped_data_parse_back_unchanged(data):
     assert yaml.safe_load(text) == data  # nor does an editor see anything else
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(TEXT, DATA, min_size=1).filter(
         lambda data: not any("\ud800" <= c <= "\udfff" for c in repr(data))

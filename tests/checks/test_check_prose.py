@@ -354,6 +354,7 @@ def test_a_figure_of_a_resumed_run_comes_from_its_last_attempt(known):
     assert known.findings() == []
 
 
+@pytest.mark.slow
 def test_a_cached_result_is_dropped_when_the_text_or_the_record_changes(known):
     """What the record says and what was judged are kept; neither outlives its file."""
     text = f"[1.5 h](figure:2025-01-01-a#duration)\n[5.56 µs](figure:{RUN_ID}#{OURS})\n"
@@ -368,6 +369,7 @@ def test_a_cached_result_is_dropped_when_the_text_or_the_record_changes(known):
     assert [f.line for f in known.findings(cached=True)] == [2]
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_where_nothing_changed(known, kbtool):
     known.write("README.md", f"[5.56 µs](figure:{RUN_ID}#{OURS})\n")
     time.sleep(2.1)

@@ -149,6 +149,7 @@ def test_bugs_do_not_recur_in_a_circle(base):
     ]
 
 
+@pytest.mark.slow
 def test_a_long_line_of_sessions_is_no_circle_and_no_recursion(base):
     before = ""
     for number in range(1200):

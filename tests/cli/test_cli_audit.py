@@ -152,6 +152,7 @@ def test_a_claim_may_derive_from_a_run(base, kbtool):
     assert first["operands"][0]["path"] == run.relative_to(base.root).as_posix()
 
 
+@pytest.mark.slow
 def test_the_records_of_this_repository(kbtool):
     done = kbtool("audit", "--session", "N+7A", "--json", root=REPOSITORY)
     found = {f["claim"]: f for f in json.loads(done.out)["findings"]}

@@ -135,6 +135,7 @@ def test_a_tree_that_cannot_be_written_to_is_checked_all_the_same(base, kbtool):
     assert kbtool("check", "--no-cache", root=base.root).code == 0
 
 
+@pytest.mark.slow
 def test_this_repositorys_own_records_are_sound(kbtool, tmp_path):
     copy = tmp_path / "copy"
     for name in ("sessions", "patterns", "kernels", "docs/adr", "kbtool"):

@@ -52,6 +52,7 @@ def test_the_answer_first_then_the_cases_that_changed(base, kbtool, put):
     assert [line.split()[-1] for line in lines[6:]] == ["slower"] * 2 + ["same"] * 14
 
 
+@pytest.mark.slow
 def test_a_slowdown_over_the_limit_exits_1(base, kbtool, put):
     put()
     put(NEW, factor=1.2, cases=2, commit="f" * 40)
@@ -62,6 +63,7 @@ def test_a_slowdown_over_the_limit_exits_1(base, kbtool, put):
     assert kbtool("compare", NEW, OLD, "--fail-over", "3 %", root=base.root).code == 0
 
 
+@pytest.mark.slow
 def test_no_verdict_at_all_fails_every_limit(base, kbtool, put):
     put()
     put(NEW, commit="f" * 40)
@@ -102,6 +104,7 @@ def test_arms_of_one_run_and_the_table_as_markdown(base, kbtool, put):
     assert lines[7].endswith(" | slower |  |")
 
 
+@pytest.mark.slow
 def test_a_commit_may_be_named_as_git_names_it(base, kbtool, put, git):
     put()
     put(NEW, commit=git("rev-parse", "HEAD").strip())

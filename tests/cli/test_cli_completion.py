@@ -122,6 +122,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_names_that_a_shell_could_run_are_left_out(full):
     for number, name in enumerate(HOSTILE):
         if "/" not in name and len(name) < 200:
@@ -174,6 +175,7 @@ def wreck(root: Path, how: str) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     ["no base", "a newer format", "no format", "files of other kinds", "no text", "cut off", "deep",

@@ -34,6 +34,7 @@ def three(base):
     return base
 
 
+@pytest.mark.slow
 def test_a_table_with_a_total_and_what_it_leaves_out(three, kbtool):
     done = kbtool("costs", root=three.root)
     assert done.code == 0

@@ -56,6 +56,7 @@ def log(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_a_text_can_be_piped_in(base):
     command = [sys.executable, "-m", "kbtool", "--root", str(base.root), "explain"]
     for more in ([], ["-"]):
@@ -66,6 +67,7 @@ def test_a_text_can_be_piped_in(base):
         assert done.stdout.startswith(b"1. The queue is full (launcher/full)")
 
 
+@pytest.mark.slow
 def test_a_message_leads_to_advice_command_pattern_and_bug(base, kbtool, log):
     base.session(more=BUG)
     done = kbtool("explain", log("start\nlauncher: queue is full\n"), root=base.root)
@@ -81,6 +83,7 @@ def test_a_message_leads_to_advice_command_pattern_and_bug(base, kbtool, log):
     ]
 
 
+@pytest.mark.slow
 def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, log):
     done = kbtool("explain", "--json", log("nvcc fatal   : Unknown option '-x9'\n"), root=base.root)
     found = Explanation.model_validate_json(done.out)
@@ -92,6 +95,7 @@ def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, lo
     assert [fit["patterns"] for fit in fits] == [[]] * len(fits)
 
 
+@pytest.mark.slow
 def test_a_symptom_of_the_knowledge_base_replaces_one_of_kbtool(base, kbtool, log):
     base.write("symptoms/ninja.yaml", SYMPTOMS.format(tool="ninja", id="build-stopped"))
     done = kbtool("explain", "--json", log("ninja: build stopped"), root=base.root)
@@ -101,6 +105,7 @@ def test_a_symptom_of_the_knowledge_base_replaces_one_of_kbtool(base, kbtool, lo
     assert names == ["launcher/full", "ninja/build-stopped"]
 
 
+@pytest.mark.slow
 def test_nothing_fits_is_said_with_the_command_that_records_the_case(base, kbtool, log):
     done = kbtool("explain", log("It was a bright cold day in April.\n"), root=base.root)
     assert (done.code, done.out) == (1, "")
@@ -108,6 +113,7 @@ def test_nothing_fits_is_said_with_the_command_that_records_the_case(base, kbtoo
     assert "kbtool session bug" in done.err
 
 
+@pytest.mark.slow
 def test_a_case_is_recorded_with_the_lines_that_report_the_error(base, kbtool, log):
     assert kbtool("session", "new", "Odd builds", root=base.root).code == 0
     file = log("step 1\nat /home/me/k.cu:3: \x1b[31mfatal: the frobnicator is out of step\nbye\n")
@@ -129,6 +135,7 @@ def test_a_case_is_recorded_with_the_lines_that_report_the_error(base, kbtool, l
     assert [bug["id"] for bug in known["fits"][0]["bugs"]] == ["full"]
 
 
+@pytest.mark.slow
 def test_a_text_without_an_error_records_no_case(base, kbtool, log):
     assert kbtool("session", "new", "Odd builds", root=base.root).code == 0
     done = kbtool("session", "bug", "Odd", "--from-explain", log("all is well\n"), root=base.root)
@@ -139,12 +146,14 @@ def test_a_text_without_an_error_records_no_case(base, kbtool, log):
     )
 
 
+@pytest.mark.slow
 def test_control_characters_of_a_log_do_not_reach_the_terminal(base, kbtool, log):
     done = kbtool("explain", log("\x07\x9b2J queue is full \x1b]0;title\x07\n"), root=base.root)
     assert done.code == 0
     assert not set("\x07\x9b\x1b") & set(done.out)
 
 
+@pytest.mark.slow
 def test_the_failing_steps_of_a_run_are_explained(base, kbtool):
     base.pattern(more=LOOK)
     base.session()
@@ -165,6 +174,7 @@ def test_what_is_wrong_with_the_call_is_said(base, kbtool):
     assert (done.code, "sm_90" in done.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_card_leaves_out_advice_for_others(base, kbtool):
     text = "Potential Performance Loss: wgmma.mma_async instructions are serialized due to x"
     assert kbtool("explain", "--words", text, "--card", "H100", root=base.root).code == 0
@@ -198,6 +208,7 @@ def test_common_words_alone_resemble_nothing(kbtool):
     assert names_of(kbtool, "job.py: GPU job 7 failed: status: error") == []
 
 
+@pytest.mark.slow
 def test_a_function_of_torch_is_a_name_of_the_field(kbtool):
     text = (
         "gradcheck error: jacobian mismatch between numerical and analytical for output 0 with"
@@ -207,6 +218,7 @@ def test_a_function_of_torch_is_a_name_of_the_field(kbtool):
     assert names_of(kbtool, "matrix error: output 0 differs with respect to input 1") == []
 
 
+@pytest.mark.slow
 def test_search_finds_records_by_stems_and_synonyms(base, kbtool):
     base.session(more=BUG)
     done = kbtool("search", "sorted", "--json", root=base.root)
@@ -233,6 +245,7 @@ def test_check_names_what_is_wrong_with_a_file_of_symptoms(base):
     assert base.rules() == [("stray", 1)]
 
 
+@pytest.mark.slow
 def test_search_shows_a_figure_as_its_reader_sees_it(base, kbtool):
     linked = "The walrus takes [4.1 µs](figure:R#steps.b.case.arms.a)."
     bug = f'  - {{id: walrus, title: Walrus, status: open, cause: "{linked}"}}'

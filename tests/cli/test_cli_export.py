@@ -27,6 +27,7 @@ def three(base):
     return base
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_file_is_written_whole_and_said_on_stderr(three, kbtool, tmp_path, form):
     file = tmp_path / "out"
@@ -38,6 +39,7 @@ def test_a_file_is_written_whole_and_said_on_stderr(three, kbtool, tmp_path, for
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_stdout_has_the_same_bytes_and_nothing_else(three, tmp_path, kbtool, form):
     kbtool("export", form, "--output", str(tmp_path / "out"), root=three.root)
@@ -61,6 +63,7 @@ def test_what_runs_measured_is_written_in_each_format(base, kbtool, form):
     assert data.startswith(begins[form])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["head -c 10 >/dev/null", "true"])
 @pytest.mark.parametrize("form", TEXT)
 def test_a_closed_pipe_is_no_error(base, kbtool, form, reader):
@@ -78,6 +81,7 @@ def test_a_closed_pipe_is_no_error(base, kbtool, form, reader):
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     ("arguments", "sessions"),

@@ -46,6 +46,7 @@ def test_check_says_how_to_keep_the_runs_of_a_recipe_that_was_deleted(ran):
     ]
 
 
+@pytest.mark.slow
 def test_a_recipe_that_was_deleted_is_forgotten_and_check_passes(kbtool, ran):
     delete(ran)
     assert len(ran.findings()) == 6

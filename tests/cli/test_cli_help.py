@@ -29,6 +29,7 @@ def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> list[tuple
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
 def test_every_command_says_what_it_does(path, kbtool):
     done = kbtool(*path, "--help")
@@ -69,6 +70,7 @@ def test_help_imports_nothing_heavy(arguments):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_check_and_costs_run_without_the_extras(base):
     """Torch, mkdocs and click's friends are not needed to read records."""
     base.session()

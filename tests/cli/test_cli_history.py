@@ -57,6 +57,7 @@ def test_too_few_runs_are_said_and_need_no_otava(base, kbtool, put):
     assert done.out == "too few runs: the longest series has 2 of 20\n"
 
 
+@pytest.mark.slow
 def test_a_change_point_names_its_run(base, kbtool, put, otava):
     put(20)
     done = kbtool("history", root=base.root, env=otava)
@@ -72,6 +73,7 @@ def test_a_change_point_names_its_run(base, kbtool, put, otava):
     assert not any(one["changes"] for one in rest)
 
 
+@pytest.mark.slow
 def test_without_otava_it_says_how_to_get_it(base, kbtool, put):
     put(20)
     done = kbtool("history", root=base.root, env={"PATH": "/nowhere"})

@@ -105,6 +105,7 @@ def test_a_run_imported_twice_back_to_its_session_is_the_original_record(here, t
     assert json.loads(path.read_text())["digest"] == json.loads(sealed(a_run()))["digest"]
 
 
+@pytest.mark.slow
 def test_a_run_already_here_is_skipped_whatever_its_session(here, there, kbtool):
     path = put(there, a_run())
     more = put(there, a_run(id=SECOND))
@@ -297,6 +298,7 @@ def test_an_import_that_cannot_be_written_completely_is_undone(here, there, monk
     assert len(import_runs(here.root, files, new=new).imported) == 2
 
 
+@pytest.mark.slow
 def test_import_accepts_a_folder_of_any_level(here, there, kbtool, tmp_path):
     path = put(there, a_run())
     there.write("sessions/2025-01-01-a/session.yaml", "not looked at: [")
@@ -336,6 +338,7 @@ def built(here: Knowledge, commit: str | None, source: bytes, **state: Any) -> d
     return a_run(kernel="add", steps=[step], repository={"commit": commit, **state})
 
 
+@pytest.mark.slow
 def test_remarks_say_whether_the_commit_and_the_sources_are_here(here, there, kbtool):
     def remarks(run: dict[str, Any]) -> list[str]:
         put(there, run)

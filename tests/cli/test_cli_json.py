@@ -120,6 +120,7 @@ BUILDING = {"run-recipe", "site build"}
 """They take seconds, and other tests run them."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in BUILDING])
 def test_of_every_command_what_it_says_beside_broken_records_is_one_object(asked, base, name):
     base.write("sessions/2025-01-09-bad/session.yaml", "id: [\n")
@@ -193,6 +194,7 @@ def test_recover_mends_sessions_that_an_older_kbtool_left_half_made(kbtool, base
     assert kbtool("recover", root=base.root).err == "nothing to recover: no run was left behind\n"
 
 
+@pytest.mark.slow
 def test_what_other_commands_write(kbtool, base, tmp_path):
     assert said(kbtool, base, "recover") == {"written": [], "unsound": [], "removed": []}
     schemas = said(kbtool, base, "schema", "--out", str(tmp_path / "schemas"))

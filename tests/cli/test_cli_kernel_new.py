@@ -24,6 +24,7 @@ def base(tmp_path: Path, kbtool) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("like", SCAFFOLDS)
 def test_it_is_valid_and_short(base, kbtool, like):
     done = kbtool("kernel", "new", "soft_cap", "--like", like, root=base)
@@ -62,6 +63,7 @@ def test_triton_is_interpreted_where_there_is_no_card(base, kbtool):
     assert done.code in {0, 3, 75}  # without a card it is not timed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -81,6 +83,7 @@ def test_a_name_that_cannot_be_is_refused(base, kbtool, name, message):
     assert sorted(base.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_the_number_of_the_pattern_is_the_next_one(base, kbtool):
     (base / "patterns" / "P07-broken.yaml").write_text("id: [")
     done = kbtool("kernel", "new", "softcap", "--like", "python", "--json", root=base)

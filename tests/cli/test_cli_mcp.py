@@ -56,6 +56,7 @@ def small(base: Knowledge) -> KnowledgeBase:
 # The tools as functions ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_search_tells_apart_nothing_filtered_and_unknown(base, small):
     found = reading.search(small, "NaN last tile")
     assert found.outcome == "found"
@@ -347,6 +348,7 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_each_answer_has_the_form_of_its_schema_and_names_its_records(server, tools, name):
     answer = server.answer(name, **CALLS[name])
@@ -430,6 +432,7 @@ def test_a_tool_that_writes_says_so(tools):
     assert writers == {"add_note", "add_bug", "add_fix", "add_measurement", "run_recipe"}
 
 
+@pytest.mark.slow
 def test_a_recipe_runs_with_progress_and_can_be_cancelled(tmp_path):
     """nvidia-smi stands in for a step that takes long: it says which process waits for it."""
     import anyio
@@ -512,6 +515,7 @@ def test_a_run_that_is_cancelled_in_a_step_has_a_record_that_says_so(second_kern
         assert len(listed) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_though_stdin_is_open(base, number):
     pytest.importorskip("mcp", reason="the extra mcp is not installed")
@@ -545,6 +549,7 @@ def test_without_the_sdk_it_says_what_to_install(base):
     assert "pip install 'kbtool[mcp]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_first_search_imports_neither_kinds_of_step_nor_commands(base):
     code = (
         "import sys\nfrom pathlib import Path\n"

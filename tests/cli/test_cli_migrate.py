@@ -124,6 +124,7 @@ def test_the_diff_names_each_line_and_a_dry_run_writes_nothing(kbtool, root):
     assert kbtool("migrate", root=root).out == shown.out
 
 
+@pytest.mark.slow
 def test_a_second_migration_changes_nothing(kbtool, root):
     with_a_path(root)
     assert kbtool("migrate", root=root).code == 0
@@ -296,6 +297,7 @@ def test_a_file_that_states_an_older_format_is_changed_in_its_place(kbtool, root
     assert (root / FILE).read_bytes() == expected.encode()
 
 
+@pytest.mark.slow
 def test_init_states_the_format_of_a_new_knowledge_base_only(kbtool, root, tmp_path):
     kbtool("init", str(tmp_path / "new"))
     assert f"format: {FORMAT}\n" in (tmp_path / "new" / FILE).read_text()

@@ -61,6 +61,7 @@ def test_a_command_in_the_output_of_status_can_be_pasted(base, program):
     assert f"`'my env/bin/kbtool' --root base {LIST}`" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["'{}'", "'my env/bin/kbtool'", "my\\ env/bin/../bin/kbtool"])
 def test_a_program_that_is_not_on_path_is_named_by_its_path(base, program, start):
     folder = program.parents[2]
@@ -71,6 +72,7 @@ def test_a_program_that_is_not_on_path_is_named_by_its_path(base, program, start
     assert list(base.root.glob("sessions/*-title/session.yaml"))
 
 
+@pytest.mark.slow
 def test_from_a_folder_beside_it_the_path_is_absolute(base, program):
     _, said = shell(f"'{program}' status", base.root)
     assert hint(said) == f"'{program}' {HINT}"
@@ -96,6 +98,7 @@ def test_another_kbtool_on_path_is_not_the_one_to_paste(base, program, tmp_path)
     assert hint(said) == f"'{program}' {HINT}"
 
 
+@pytest.mark.slow
 def test_run_as_a_module_the_interpreter_is_named(base, tmp_path):
     for name in ("python", "python3"):
         _, said = shell(f"{name} -m kbtool status", base.root, Path(sys.executable).parent)
@@ -105,6 +108,7 @@ def test_run_as_a_module_the_interpreter_is_named(base, tmp_path):
     assert shell(hint(said), base.root)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "told"),
     [

@@ -42,6 +42,7 @@ def record(root: Path) -> str:
     return path.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_text_is_recorded_as_utf8_in_an_ascii_locale(base, kbtool):
     made = kbtool(
         "session", "new", TITLE, "--id", "here", "--label", "日本", root=base.root, env=ASCII
@@ -54,6 +55,7 @@ def test_text_is_recorded_as_utf8_in_an_ascii_locale(base, kbtool):
     assert kbtool("check", root=base.root, env=ASCII).code == 0
 
 
+@pytest.mark.slow
 def test_a_folder_with_an_umlaut_is_found_in_an_ascii_locale(tmp_path, kbtool):
     assert kbtool("init", PATH, env=ASCII).code == 0
     assert kbtool("--root", PATH, "check", env=ASCII).code == 0
@@ -148,6 +150,7 @@ def test_a_clock_that_is_before_the_session_is_named(copy, kbtool, arguments):
     assert not list(copy.glob("sessions/2099-01-01-late/runs/*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "with-a-mark"])
 def test_an_edit_keeps_the_line_ends_of_windows(copy, kbtool, mark):
     assert kbtool("session", "new", "x", "--id", "here", root=copy).code == 0
@@ -179,6 +182,7 @@ def test_a_key_is_removed_with_its_line_end(mark, key):
     assert edit.text == "".join(line for line in text.splitlines(True) if key not in line)
 
 
+@pytest.mark.slow
 def test_a_dollar_sign_in_the_path_is_no_variable(tmp_path, kbtool):
     root = tmp_path / PATH
     assert kbtool("init", PATH).code == 0
@@ -251,6 +255,7 @@ def test_the_report_of_a_bug_is_printed_where_it_cannot_be_written(copy, capsys,
     assert "RuntimeError: broken\n" in capsys.readouterr().err.partition("a report to paste:")[2]
 
 
+@pytest.mark.slow
 def test_a_command_that_is_proposed_works_as_pasted(tmp_path, started_kbtool):
     (tmp_path / PATH).mkdir()
     said = started_kbtool("init", f"{PATH}/b").err

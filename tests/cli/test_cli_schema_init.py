@@ -60,6 +60,7 @@ def problems(kind: str, data: Any) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "path"), RECORDS, ids=lambda item: str(item)[-40:])
 def test_every_record_of_this_repository_passes_in_an_editor(kind, path):
     text = path.read_text(encoding="utf-8")
@@ -129,6 +130,7 @@ def test_the_schemas_in_the_repository_are_fresh(kbtool):
     assert (done.code, done.out) == (0, "")
 
 
+@pytest.mark.slow
 def test_schema_writes_prints_and_checks(base, kbtool, tmp_path):
     assert kbtool("schema", "--check", root=base.root).code == 1
     done = kbtool("schema", root=base.root)
@@ -148,6 +150,7 @@ def test_schema_writes_prints_and_checks(base, kbtool, tmp_path):
     assert kbtool("schema", "none", root=base.root).code == 2
 
 
+@pytest.mark.slow
 def test_init_makes_a_knowledge_base_that_passes(kbtool, tmp_path):
     root = tmp_path / "new one"
     assert kbtool("init", str(root)).code == 0
@@ -388,6 +391,7 @@ def test_init_names_the_guide_to_kernels(kbtool, tmp_path):
 # ---- what init makes ----
 
 
+@pytest.mark.slow
 def test_the_example_of_a_ledger_is_one(kbtool, tmp_path):
     """With the marks of its comments taken away it is sound, and its rates can be used."""
     root = tmp_path / "new"
@@ -404,6 +408,7 @@ def test_the_example_of_a_ledger_is_one(kbtool, tmp_path):
     assert answer["inputs"]["people"]["low"] == "50"
 
 
+@pytest.mark.slow
 def test_init_leaves_what_is_there(kbtool, tmp_path):
     root = tmp_path / "old"
     (root / "patterns").mkdir(parents=True)
@@ -431,6 +436,7 @@ def test_init_names_the_recipes_that_come_with_kbtool(kbtool, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_init_brings_a_kernel_with_its_recipes(kbtool, tmp_path):
     root = tmp_path / "new"
     assert kbtool("init", str(root), "--with", "split-k").code == 0

@@ -10,6 +10,7 @@ from git import Repo
 from knowledge import LOOK, RUN, sealed
 
 
+@pytest.mark.slow
 def test_a_session_from_new_to_close(base, kbtool):
     def session(*arguments):
         done = kbtool("session", *arguments, root=base.root)
@@ -49,6 +50,7 @@ def test_new_prints_the_path_alone_on_stdout(base, kbtool):
     assert (base.root / done.out.strip()).is_file()
 
 
+@pytest.mark.slow
 def test_a_title_that_gives_no_id_is_told_with_the_option_that_does(base, kbtool):
     done = kbtool("session", "new", "修正する", root=base.root)
     assert "no letter a to z and no digit for the id, so that is the date and" in done.err
@@ -66,6 +68,7 @@ def test_a_title_that_gives_no_id_is_told_with_the_option_that_does(base, kbtool
     assert kbtool("check", root=base.root).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -203,6 +206,7 @@ def test_the_invoice_of_a_cost_is_recorded(base, kbtool):
     assert "2026-118" in exported.out
 
 
+@pytest.mark.slow
 def test_two_running_sessions_need_a_name(base, kbtool):
     for title, who in (("One", "Marie"), ("Two", "Bob")):
         kbtool("session", "new", title, "--engineer", who, root=base.root)
@@ -214,6 +218,7 @@ def test_two_running_sessions_need_a_name(base, kbtool):
     assert kbtool("session", "note", "x", "--session", "one", root=base.root).code == 0
 
 
+@pytest.mark.slow
 def test_the_running_session_of_another_needs_its_name(base, kbtool):
     repo = Repo.init(base.root)
     with repo.config_writer() as config:

@@ -57,6 +57,7 @@ def record(base: Knowledge) -> str:
     return (base.root / RECORD).read_text()
 
 
+@pytest.mark.slow
 def test_what_passes_check_is_taken_as_it_was_written(going):
     editor = script(going, 'echo "outcome: it is fixed  # at last" >> "$1"')
     done = edited(going, editor)
@@ -74,6 +75,7 @@ def test_the_editor_sees_a_yaml_file_whose_schema_is_where_its_first_line_says(g
     assert "../../schemas/session.json" in done.stderr and KEPT in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -101,6 +103,7 @@ def test_what_check_would_refuse_is_told_and_the_text_is_kept(going, line, said)
     assert not (going.root / KEPT).exists()
 
 
+@pytest.mark.slow
 def test_a_change_that_breaks_another_record_is_refused(going):
     path = going.root / RECORD
     path.write_text(path.read_text() + "bugs: [{id: nan, title: NaN, status: open}]\n")
@@ -128,6 +131,7 @@ def test_old_faults_of_other_records_are_in_nobodys_way(going):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_what_other_commands_wrote_meanwhile_is_merged(going):
     if shutil.which("git") is None:
         pytest.skip("there is no git")
@@ -141,6 +145,7 @@ def test_what_other_commands_wrote_meanwhile_is_merged(going):
     assert (now.title, now.lessons) == ("Other", ["Look first."])
 
 
+@pytest.mark.slow
 def test_changes_of_the_same_line_are_marked_and_kept(going):
     if shutil.which("git") is None:
         pytest.skip("there is no git")
@@ -202,6 +207,7 @@ def test_visual_comes_first_and_may_have_arguments(going):
     assert record(going).endswith("grade: B\n")
 
 
+@pytest.mark.slow
 def test_notes_are_edited_and_checked_too(going):
     for text, code in (("- seen", 0), ("- at 10.0.0.1", 1)):
         done = edited(going, script(going, f'echo "{text}" >> "$1"'), "--notes")
@@ -213,6 +219,7 @@ def test_notes_are_edited_and_checked_too(going):
 MARKED = "- tried:\n\n```sh\n#! /bin/sh\n#! kbtool: as its notes quote it\ntrue\n```\n"
 
 
+@pytest.mark.slow
 def test_lines_of_the_notes_that_begin_with_a_mark_are_kept(going):
     notes = going.root / "sessions/2025-01-05-now/notes.md"
     notes.write_text(MARKED)
@@ -232,6 +239,7 @@ def test_notes_that_begin_as_findings_do_are_as_they_were(going):
     assert notes.read_text() == "#! kbtool: line 3: schema\n"
 
 
+@pytest.mark.slow
 def test_two_edits_of_one_session_at_once_are_refused(going):
     kbtool = f'"{sys.executable}" -m kbtool session edit now 2> "{going.root}/said"'
     done = edited(going, script(going, f"{kbtool}\ntrue"))
@@ -239,6 +247,7 @@ def test_two_edits_of_one_session_at_once_are_refused(going):
     assert "is being edited already" in (going.root / "said").read_text()
 
 
+@pytest.mark.slow
 def test_discard_begins_anew(going):
     before = record(going)
     edited(going, script(going, 'echo "outcom: x" >> "$1"'))
@@ -315,6 +324,7 @@ def test_on_a_terminal_the_text_is_offered_again_with_what_is_wrong(going):
     assert saw[number - 1] == "outcom: fixed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["n\n", "\x03"])
 def test_on_a_terminal_the_text_is_kept_if_it_is_not_edited_again(going, answer):
     before = record(going)

@@ -49,6 +49,7 @@ def test_evidence_names_its_pattern_by_id_or_words_of_its_title(kbtool, going):
     assert third.expected and str(third.money) == "2 USD"
 
 
+@pytest.mark.slow
 def test_evidence_is_shown_by_a_step_of_the_last_run(kbtool, going):
     going.session()
     run = going.run(validated(0))
@@ -89,6 +90,7 @@ def test_words_that_two_patterns_have_are_refused(kbtool, going):
     assert "matches several patterns: P01 A lesson, P02 A lesson; write the id" in err
 
 
+@pytest.mark.slow
 def test_a_decision_has_its_options_and_may_be_made_later(kbtool, going):
     session(kbtool, going, "decision", "Keep the card?", "Stop it", "--or", "Keep it",
             "--because", "nobody waits")  # fmt: skip
@@ -111,6 +113,7 @@ def test_a_decision_has_its_options_and_may_be_made_later(kbtool, going):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -197,6 +200,7 @@ def test_a_measurement_gets_a_row_a_call(kbtool, going):
     assert errors.columns["max_error"].unit == "" and errors.rows[0].id == "row-1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -279,6 +283,7 @@ def test_options_before_the_words_of_a_note_are_options(kbtool, going):
     assert " -5 % at S=4\n" in notes and " - a\n" in notes, notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -305,12 +310,14 @@ def test_if_one_fact_is_refused_nothing_is_written(going, line, said):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_an_add_without_a_fact_is_refused(going):
     for text, arguments in (("", ["-"]), ("# x\n\n", ["-"]), ("", [])):
         done = add(going, text, *arguments)
         assert done.returncode == 2 and "fact" in done.stderr.lower()
 
 
+@pytest.mark.slow
 def test_facts_go_into_the_paused_session_if_none_runs(kbtool, going):
     session(kbtool, going, "pause", "--at", "now")
     for arguments in (
@@ -322,6 +329,7 @@ def test_facts_go_into_the_paused_session_if_none_runs(kbtool, going):
     assert (now.status, len(now.lessons), len(now.bugs), len(now.costs)) == ("paused", 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_session_is_named_by_a_part_of_its_id_everywhere(kbtool, going):
     going.session("2025-01-02-fix-the-nan-at-four")
     going.session("2025-01-03-two-passes")

@@ -178,6 +178,7 @@ def test_a_note_is_taken_while_a_session_is_paused(base, kbtool, git):
     assert kbtool("check", root=base.root).code == 0
 
 
+@pytest.mark.slow
 def test_a_note_is_read_from_a_pipe(base, git):
     here = {**os.environ, "KBTOOL_ROOT": str(base.root), "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-m", "kbtool", "session"]
@@ -197,6 +198,7 @@ def runs(base, name):
     return len(list(base.root.glob(f"sessions/*-{name}/runs/*.json")))
 
 
+@pytest.mark.slow
 def test_a_run_without_session_is_refused_while_one_is_paused(base, git, kbtool):
     base.pattern(more=LOOK)
     kbtool("session", "new", "Mine", root=base.root)

@@ -17,6 +17,7 @@ def record(base, name):
     return KnowledgeBase(base.root).session(name).record
 
 
+@pytest.mark.slow
 def test_the_command_that_bug_names_works_without_a_commit(base, git, kbtool):
     kbtool("session", "new", "Fix the NaN", root=base.root)
     done = kbtool("session", "bug", "NaN in the last tile", root=base.root)
@@ -28,6 +29,7 @@ def test_the_command_that_bug_names_works_without_a_commit(base, git, kbtool):
     assert kbtool(*shlex.split(command), root=base.root).code == 0
 
 
+@pytest.mark.slow
 def test_a_bug_and_its_fix_are_recorded(base, git, kbtool):
     def session(*arguments):
         done = kbtool("session", *arguments, root=base.root)
@@ -99,6 +101,7 @@ def test_arguments_that_fit_no_bug_or_commit_exit_2(base, git, kbtool, arguments
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_fix_needs_shown_by_if_the_newest_validation_failed(base, git, kbtool):
     base.pattern(more=LOOK)
     path = base.session(more="bugs: [{id: tail, title: T, status: open}]\n")
@@ -188,6 +191,7 @@ def test_a_first_paragraph_that_is_too_long_for_a_title_is_cut_off(base, git, kb
     assert "word " * 199 + "word" in titles
 
 
+@pytest.mark.slow
 def test_commits_are_recorded_once_and_only_if_wanted(base, git, kbtool):
     def session(*arguments):
         assert kbtool("session", *arguments, root=base.root).code == 0
@@ -208,6 +212,7 @@ def test_without_a_repository_there_is_nothing_to_record(base, kbtool):
     assert (record(base, "t").engineer, record(base, "t").commits) == ("M. C.", [])
 
 
+@pytest.mark.slow
 def test_a_command_picks_the_running_session_of_the_git_user(base, git, kbtool):
     for title, who in (("One", []), ("Two", ["--engineer", "Bob"])):
         kbtool("session", "new", title, *who, root=base.root)

@@ -87,6 +87,7 @@ def test_costs_and_lists_keep_to_the_width(base, kbtool):
         assert max(map(len, kbtool(*arguments, root=base.root).out.splitlines())) > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["costs"], ["session", "list"], ["session", "show", "A"], ["patterns"], ["recipes"],

@@ -46,6 +46,7 @@ def test_runs_of_a_day_outside_a_session_share_one(kbtool, looking):
     assert looking.findings() == []
 
 
+@pytest.mark.slow
 def test_a_run_with_session_new_has_its_own_and_a_running_session_takes_runs(kbtool, looking):
     unsorted = ran(kbtool, looking)["session"]
     own = ran(kbtool, looking, "--session", "new")["session"]
@@ -55,6 +56,7 @@ def test_a_run_with_session_new_has_its_own_and_a_running_session_takes_runs(kbt
     assert len(sessions(looking)) == 3 and unsorted in sessions(looking)
 
 
+@pytest.mark.slow
 def test_the_time_between_the_runs_is_not_counted(kbtool, looking):
     unsorted = ran(kbtool, looking)["session"]
     path = looking.root / "sessions" / unsorted / "session.yaml"
@@ -80,6 +82,7 @@ def test_the_time_between_the_runs_is_not_counted(kbtool, looking):
     assert looking.findings() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -113,6 +116,7 @@ def test_a_run_has_a_journal_until_its_session_lasts_as_long(looking, monkeypatc
     assert seen == [(2, 1)]  # the record of this run is there, and its journal still is
 
 
+@pytest.mark.slow
 def test_another_session_of_a_like_name_takes_no_run(kbtool, looking):
     kbtool("session", "new", "Unsorted things", root=looking.root)
     kbtool("session", "close", root=looking.root)
@@ -130,6 +134,7 @@ def test_runs_that_ask_for_it_at_once_get_one_session(looking):
     assert made == set(sessions(looking)) and len(made) == 1
 
 
+@pytest.mark.slow
 def test_runs_that_start_at_once_have_one_session_with_all_their_time(looking):
     command = [sys.executable, "-m", "kbtool", "run-recipe", "look"]
     folder = Path(__file__).parents[2]

@@ -429,6 +429,7 @@ def test_a_hopeless_benchmark_stops_and_says_how_far_it_came():
     assert headline(result).startswith("1 of 2 cases timed; noisy: other processes on the card")
 
 
+@pytest.mark.slow
 def test_the_cpu_clock_calls_each_arm_once_more_with_nan_in_the_output():
     """Arms that write to memory of their own: one does, one only did while it was timed."""
     honest, lazy = torch.empty(3), torch.empty(3)

@@ -243,6 +243,7 @@ def test_a_probe_that_hangs_or_fails_stays_unknown():
     assert good.why is None
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_stopped():
     code = "import time; print('first', flush=True); time.sleep(60)"
     status, out, _ = read._run([sys.executable, "-c", code], 1.0)

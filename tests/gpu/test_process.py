@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+import pytest
+
 from kbtool.gpu.process import run_process
 
 
@@ -35,6 +37,7 @@ def test_a_child_gets_standard_input_and_sends_events(tmp_path):
     assert events == [b"A", b"B"]
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_a_child_that_ignores_the_request(tmp_path):
     code = "import signal,time; signal.signal(15, signal.SIG_IGN); print('on'); time.sleep(60)"
     started = time.monotonic()
@@ -44,6 +47,7 @@ def test_a_deadline_ends_a_child_that_ignores_the_request(tmp_path):
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.slow
 def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_run(tmp_path):
     code = "import subprocess as s; s.Popen(['sleep','60']); print('done')"
     done = run_process(python(code), cwd=tmp_path, timeout=30)

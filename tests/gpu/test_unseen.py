@@ -143,6 +143,7 @@ def test_a_replaced_function_is_named(monkeypatch):
     assert originals.replaced() is None
 
 
+@pytest.mark.slow
 def test_what_torch_replaces_itself_is_no_finding():
     """FlashInfer and torch.compile import torch._dynamo, which wraps torch.manual_seed."""
     script = (

@@ -534,6 +534,7 @@ def test_a_claim_that_derives_from_itself_is_undetermined(base: Knowledge) -> No
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(
@@ -580,6 +581,7 @@ def test_sums_and_products_of_random_costs_hold_and_a_cent_more_is_found(
         assert item.grade == ("inconsistent" if moved else "consistent"), item
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_running_totals_takes_no_stack_and_no_square_of_time(
     base: Knowledge,
 ) -> None:
@@ -611,6 +613,7 @@ ODD = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(get_args(How)),
     st.lists(

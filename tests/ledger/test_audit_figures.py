@@ -252,6 +252,7 @@ HOWS = st.sampled_from(
 UNIT_OF = {"sum": "s", "mean": "s", "harmonic_mean": "s", "difference": "s", "ratio": "×"}
 
 
+@pytest.mark.slow
 @given(HOWS, st.lists(numbers, min_size=2, max_size=6), st.integers(0, 4), st.data())
 def test_derived_and_rounded_is_always_consistent(
     how: str, operands: list[Decimal], places: int, data: st.DataObject
@@ -328,6 +329,7 @@ def test_a_figure_made_of_a_number_is_the_one_that_its_text_states(number, unit)
     assert [getattr(made, part) for part in parts] == [getattr(read, part) for part in parts]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.sampled_from(["1.10 USD", "0.05 USD", "3 USD", "2.5 s", "1 min", "7 s"]), min_size=1

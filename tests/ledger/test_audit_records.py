@@ -13,6 +13,7 @@ from kbtool.store.tree import KnowledgeBase
 REPOSITORY = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_records_here_hold_or_say_why_not() -> None:
     found = audit(KnowledgeBase(REPOSITORY))
     assert answer_of(found).passed, [
@@ -21,6 +22,7 @@ def test_the_records_here_hold_or_say_why_not() -> None:
     ] + [stale.message for stale in found.stale]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("record", "name", "derived"),
     [
@@ -48,6 +50,7 @@ def test_known_errors_of_the_logs_are_inconsistent(record: str, name: str, deriv
     assert found.computation(item).derived == derived
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("record", "name"),
     [
@@ -80,6 +83,7 @@ def test_the_claim_that_the_partial_kernel_is_at_fault_is_inconsistent() -> None
     assert "and yet undated-n7f#bugs.bug-2" in str(item.finding)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("record", "name"),
     [

@@ -68,6 +68,7 @@ def test_the_records_of_this_repository_come_back_to_the_cent(tmp_path):
     assert {place: sums[place] for place in expected} == expected
 
 
+@pytest.mark.slow
 @given(SESSIONS)
 def test_whatever_the_sessions_it_balances_and_holds_the_rollup(sessions):
     export = beancount(sessions, undated=DAY)

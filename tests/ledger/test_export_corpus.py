@@ -36,6 +36,7 @@ def real() -> bytes:
     return export(REPOSITORY)
 
 
+@pytest.mark.slow
 def test_every_line_of_this_repository_keeps_the_schema(real):
     schema = json_schema("corpus")
     stored = json.loads((REPOSITORY / "schemas" / "corpus.json").read_text())
@@ -63,6 +64,7 @@ def test_the_head_says_what_follows(real):
         assert ids == sorted(ids)
 
 
+@pytest.mark.slow
 def test_the_same_records_in_another_folder_give_the_same_bytes(real, tmp_path):
     for name in ("sessions", "patterns"):
         shutil.copytree(REPOSITORY / name, tmp_path / "elsewhere" / name)

@@ -32,6 +32,7 @@ def test_the_records_of_this_repository_keep_every_rule():
     assert {row["x_SessionLabel"] for row in rows} >= {"N", "N+2", "N+7A"}
 
 
+@pytest.mark.slow
 @given(SESSIONS)
 def test_whatever_the_sessions_every_rule_holds_and_no_cent_is_lost(sessions):
     export = focus(sessions, undated=DAY)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from costed import SESSIONS, line, session
 from hypothesis import given
 
@@ -49,6 +50,7 @@ def test_json_lines_have_every_field_and_null_for_unknown():
     assert (ai["amount"], ai["minutes"], ai["card"]) == (None, None, "L4")
 
 
+@pytest.mark.slow
 @given(SESSIONS)
 def test_both_hold_every_line_and_every_digit(sessions):
     lines = rows(jsonl(sessions).data)

@@ -51,6 +51,7 @@ def small(base: Any) -> KnowledgeBase:
     return KnowledgeBase(base.root)
 
 
+@pytest.mark.slow
 def test_a_run_of_this_repository_has_its_figures_and_what_it_was_made_of(uri):
     base = KnowledgeBase(ROOT)
     run = next(
@@ -167,6 +168,7 @@ def test_without_mlflow_it_says_what_to_install(small, monkeypatch):
         send(small, "file:x")
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_did(base, kbtool, uri):
     base.session("2025-01-01-a")
     base.run(validated(0))

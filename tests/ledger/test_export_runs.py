@@ -56,6 +56,7 @@ def rows(base: KnowledgeBase) -> list[dict[str, Any]]:
     return [json.loads(line) for line in exported(base, "jsonl").decode().splitlines()]
 
 
+@pytest.mark.slow
 def test_every_arm_of_every_case_has_its_times(rows):
     arms = [
         (run["id"], case["case_set"], case["name"], arm, timing)
@@ -144,6 +145,7 @@ def test_a_wrong_output_does_not_count():
     assert (wrong.value, wrong.counts, wrong.why_not) == (3.0, False, "over its bound")
 
 
+@pytest.mark.slow
 def test_csv_holds_the_same(base, rows):
     table = list(csv.DictReader(io.StringIO(exported(base, "csv").decode())))
     assert len(table) == len(rows)
@@ -153,6 +155,7 @@ def test_csv_holds_the_same(base, rows):
             assert told[name] == (text.lower() if isinstance(value, bool) else text), name
 
 
+@pytest.mark.slow
 def test_parquet_is_typed_and_read_by_pyarrow_pandas_and_duckdb(base, rows, tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     pandas, duckdb = pytest.importorskip("pandas"), pytest.importorskip("duckdb")
@@ -180,6 +183,7 @@ def families_of(text: str) -> dict[str, Any]:
     return {family.name: family for family in parser.text_string_to_metric_families(text)}
 
 
+@pytest.mark.slow
 def test_openmetrics_is_what_its_own_parser_takes_and_says_the_same(base, rows):
     found = families_of(exported(base, "openmetrics").decode())
     units = {name: family.unit for name, family in found.items()}

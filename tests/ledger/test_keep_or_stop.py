@@ -104,6 +104,7 @@ INPUTS = st.fixed_dictionaries({name: SPAN for name in NAMES if name != "preempt
 )
 
 
+@pytest.mark.slow
 @given(INPUTS, st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)))
 def test_every_point_within_the_input_ranges_lies_within_the_totals(given_inputs, quarters):
     """The ends are enough: any point between them is within the totals and the saving."""

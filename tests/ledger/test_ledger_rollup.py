@@ -352,6 +352,7 @@ def test_the_sums_against_a_second_independent_sum(sessions, by):
                 assert table.total.unknown.get(column, 0) == missed
 
 
+@pytest.mark.slow
 def test_every_grouping_of_the_records_adds_up_to_the_same_sum():
     base = KnowledgeBase(REPOSITORY)
     sessions = [entry.record for entry in base.sessions.values()]
@@ -365,6 +366,7 @@ def test_every_grouping_of_the_records_adds_up_to_the_same_sum():
     assert sums == {tables[0].total.total}
 
 
+@pytest.mark.slow
 def test_sums_over_session_costs_are_those_over_records():
     base = KnowledgeBase(REPOSITORY)
     records = [entry.record for entry in base.sessions.values()]

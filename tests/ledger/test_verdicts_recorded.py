@@ -43,6 +43,7 @@ def held(every: list[Timed], bench: ModuleType) -> dict[str, list[Any]]:
     return {kind: bench.pairs(measure, kind, "chain", known) for kind in bench.KINDS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "b", "before"),
     [("20261123T233242Z", "20261123T233642Z", 19), ("20261123T184810Z", "20261123T185127Z", 26)],

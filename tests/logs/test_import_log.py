@@ -344,6 +344,7 @@ def test_from_when_until_when_in_a_sentence(base, tmp_path):
     assert str(session.ended) == "2026-04-09T17:45+02:00"
 
 
+@pytest.mark.slow
 def test_reports_in_other_habits(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks import bench_import

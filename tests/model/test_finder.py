@@ -130,6 +130,7 @@ def test_the_shape_of_a_line_is_found_where_the_line_is(line, expression):
     assert found_in(of_shapes(expression), shape) or not found_in(expression, line)
 
 
+@pytest.mark.slow
 def test_the_shapes_of_all_examples_are_found():
     catalogue = KnowledgeBase(Path(__file__).parents[2]).catalogue
     known = [one for tool in catalogue.values() for one in tool.symptoms]

@@ -102,6 +102,7 @@ def test_nul_bytes_bytes_that_are_no_text_and_colours_do_not_hide_a_message(tool
     assert names("50 %\rundefined reference to `f'\r", tool) == ["undefined"]
 
 
+@pytest.mark.slow
 def test_one_line_of_ten_megabytes_is_searched_to_its_end(tool):
     text = b"x" * 9_000_001 + b"undefined reference to `f'" + b"y" * 1_000_000
     found = seen([], [tool], blocks_of(io.BytesIO(text)))
@@ -111,6 +112,7 @@ def test_one_line_of_ten_megabytes_is_searched_to_its_end(tool):
     assert len(match.part) < 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [4090, (1 << 20) - 5, (2 << 20) - 9, (3 << 20) + 4090])
 def test_a_message_at_the_edge_of_a_piece_or_a_block_is_found(tool, place):
     text = b"x" * place + b"undefined reference to `f'" + b"y" * (5 << 20)
@@ -123,6 +125,7 @@ def test_numbers_of_lines_go_on_over_blocks(tool):
     assert match.number == 300_001
 
 
+@pytest.mark.slow
 def test_a_figure_of_a_profile_is_named_with_its_kernel_and_its_unit():
     table = """\
 "ID","Kernel Name","CC","Metric Name","Metric Unit","Metric Value"

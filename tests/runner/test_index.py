@@ -44,6 +44,7 @@ def found(base: Knowledge, words: str) -> list[tuple[str, str]]:
     return [(hit["id"], hit["path"]) for hit in index_of(base.root).search(words)["hits"]]
 
 
+@pytest.mark.slow
 def test_a_change_of_the_same_size_and_time_is_found(base, age):
     path = base.root / "patterns" / "P01.yaml"
     before = path.stat()
@@ -125,6 +126,7 @@ print(status, sorted({"pydantic", "yaml", "git"} & set(sys.modules)), file=sys.s
 """
 
 
+@pytest.mark.slow
 def test_a_search_from_the_cache_imports_no_model(base):
     command = [sys.executable, "-c", SEARCH, str(base.root)]
     cold, warm = (

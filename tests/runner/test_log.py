@@ -76,6 +76,7 @@ with kbtool.session() as s:
 """
 
 
+@pytest.mark.slow
 def test_a_script_logs_into_the_running_session_and_every_view_says_not_validated(base, kbtool):
     kbtool("session", "new", "Tune it", root=base)
     done = start(base, SCRIPT, "5", "a")
@@ -136,6 +137,7 @@ def test_nothing_logged_leaves_nothing(base):
     assert list(base.glob("sessions/*/runs/*")) == []
 
 
+@pytest.mark.slow
 def test_ten_processes_at_once_lose_and_tear_nothing(base, kbtool):
     kbtool("session", "new", "Ten writers", root=base)
     started = [start(base, SCRIPT, "300", str(writer)) for writer in range(10)]
@@ -146,6 +148,7 @@ def test_ten_processes_at_once_lose_and_tear_nothing(base, kbtool):
     assert kbtool("check", root=base).code == 0
 
 
+@pytest.mark.slow
 def test_what_killed_processes_logged_is_recovered(base, kbtool):
     kbtool("session", "new", "Ten writers", root=base)
     started = [start(base, SCRIPT, "300", str(writer), "wait") for writer in range(3)]
@@ -161,6 +164,7 @@ def test_what_killed_processes_logged_is_recovered(base, kbtool):
     assert kbtool("check", root=base).code == 0
 
 
+@pytest.mark.slow
 def test_ten_processes_without_a_session_share_the_one_of_the_day(base, kbtool):
     started = [start(base, SCRIPT, "3", str(writer)) for writer in range(10)]
     assert [one.wait(120) for one in started] == [0] * 10
@@ -367,6 +371,7 @@ def test_of_any_values_each_is_kept_once_under_its_metric_and_case_in_order(draw
             assert low - slack <= one.median <= high + slack
 
 
+@pytest.mark.slow
 def test_the_commit_is_that_of_the_script_or_unknown(base: Path, tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]

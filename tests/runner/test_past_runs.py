@@ -26,6 +26,7 @@ def alike(run: Run, other: Run) -> bool:
     return same_work and place(run.machine) == place(other.machine)
 
 
+@pytest.mark.slow
 def test_the_past_runs_are_those_of_the_same_work_on_the_same_machine(base, monkeypatch):
     runs = [entry.record for entry in base.runs if entry.record.recipe == "split-k"]
     read: list[str] = []
@@ -47,6 +48,7 @@ def noisy_by(result: BenchmarkResult, share: float) -> BenchmarkResult:
     return result.model_copy(update={"others_busy": share})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others_busy", [0.0, 0.5])
 def test_a_noisy_run_reads_no_other(base, others_busy):
     run = next(

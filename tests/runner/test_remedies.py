@@ -32,6 +32,7 @@ def test_messages_that_the_catalogue_was_developed_on_lead_to_the_right_remedy(b
     assert not [answer for answer in found if answer.is_for_another_card]
 
 
+@pytest.mark.slow
 def test_the_right_answers_are_symptoms_that_exist(base):
     names = {f"{tool.id}/{one.id}" for tool in base.catalogue.values() for one in tool.symptoms}
     for entry in base.patterns.values():
@@ -41,6 +42,7 @@ def test_the_right_answers_are_symptoms_that_exist(base):
         assert right <= names | {explained.NONE}
 
 
+@pytest.mark.slow
 def test_the_halves_share_no_message():
     halves = [explained.messages(half) for half in ("develop", "measure")]
     sources = [{message.source for message in half} for half in halves]
@@ -49,6 +51,7 @@ def test_the_halves_share_no_message():
     assert not texts[0] & texts[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", explained.unrelated(), ids=lambda text: text[:20])
 def test_a_text_about_something_else_gets_nothing(base, text):
     assert [fit.name for fit in explained.explain(base, [text.encode()]).fits] == []

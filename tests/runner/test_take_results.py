@@ -109,6 +109,7 @@ def test_pytest_benchmark(root):
     assert (file.result.machine["cores"], file.result.commit) == ("2", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dirty", [True, False, None])
 def test_a_commit_with_changes_is_taken_in_as_such(root, tmp_path, kbtool, dirty):
     commit = {"id": "3fd2444d" * 5, "dirty": dirty}
@@ -256,6 +257,7 @@ def test_samples_of_one_case_in_two_entries_are_merged(root, tmp_path):
     assert time.values == samples * 2
 
 
+@pytest.mark.slow
 def test_a_value_costs_the_same_however_many_came_before_it():
     def cost(before: int) -> float:
         found = Taken("a tool")
@@ -413,6 +415,7 @@ def test_a_huge_number_in_any_place_is_taken_in_or_refused_in_words(source):
                 assert ImportResult.model_validate_json(result.model_dump_json()) == result
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_file_with_any_value_in_any_place_is_taken_in_or_refused_in_words(data):
     """It never ends with another exception, and never takes in what is not finite."""
@@ -436,6 +439,7 @@ def test_a_file_with_any_value_in_any_place_is_taken_in_or_refused_in_words(data
 CELLS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=6)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(CELLS, CELLS, st.floats(-1e300, 1e300)),
                 min_size=1, max_size=12))  # fmt: skip
 def test_any_table_is_read_back(drawn):
@@ -486,6 +490,7 @@ def test_an_address_or_a_path_of_a_machine_is_refused_with_its_place(root, tmp_p
         taken(root, path)
 
 
+@pytest.mark.slow
 def test_every_view_says_that_nothing_was_validated_here(root, tmp_path, kbtool):
     kbtool("session", "new", "Compare with others", root=root)
     done = kbtool("import-results", *map(str, ALL), root=root)
@@ -531,6 +536,7 @@ def test_of_files_with_the_same_content_one_is_taken_in(root, tmp_path, kbtool):
     assert f"{copy} holds the same as {GOOGLE}: taken in once" in done.err
 
 
+@pytest.mark.slow
 def test_csv_is_taken_in_again_if_it_is_read_in_another_way(root, tmp_path, kbtool):
     path = tmp_path / "sweep.csv"
     path.write_text("n,m,time,mem\n8,1,1.5,64\n16,2,2.5,128\n")

@@ -33,6 +33,7 @@ def base(tmp_path: Path) -> Knowledge:
     return Knowledge(tmp_path / "base")
 
 
+@pytest.mark.slow
 def test_findings_by_grade_with_links_to_their_places(base: Knowledge) -> None:
     base.session(more=CLAIMS, label="N")
     made = pages(Index(KnowledgeBase(base.root)))

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
 import site_trees as trees
 from site_html import Site, read_site
 from site_trees import attack
@@ -95,6 +96,7 @@ def test_titles_in_the_search_index_have_no_markup(site: Site) -> None:
     assert [doc["title"] for doc in index["docs"] if "<" in doc["title"]] == []
 
 
+@pytest.mark.slow
 def test_a_missing_page_leads_back_from_below_the_path_of_the_site(tmp_path: Path) -> None:
     root = trees.empty(tmp_path / "kb")
     own = packaged("mkdocs.yml").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_site_kernel import make, plain, run
 
 from kbtool.ledger.headline import COLUMNS, headlines
@@ -66,6 +67,7 @@ def test_home_and_kernel_page_show_the_best_peer_of_the_commit_by_dtype(tmp_path
                 "only base; fa3 not timed on this commit"] in standings(later[page])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_home_and_kernel_page_show_the_repositorys_runs_by_the_same_rule() -> None:
     index = Index(KnowledgeBase(REPOSITORY))
     expected = []
@@ -89,6 +91,7 @@ def test_home_and_kernel_page_show_the_repositorys_runs_by_the_same_rule() -> No
     assert all(cells in expected for cells in shown)
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_commit_give_one_headline_by_dtype() -> None:
     """The page said 2.98 × the best peer: from one of two runs, and from both dtypes."""
     index = Index(KnowledgeBase(REPOSITORY))

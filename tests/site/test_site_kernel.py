@@ -158,6 +158,7 @@ def page(made: dict[str, str]) -> str:
     return made[at.kernel_page("copy")]
 
 
+@pytest.mark.slow
 def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
     results = sections(page)["results"]
     machine = results.partition("### H1")[2].partition("### ")[0]

@@ -36,6 +36,7 @@ def test_a_page_leads_to_the_first_the_last_and_those_around_it() -> None:
     )
 
 
+@pytest.mark.slow
 def test_sessions_that_are_too_many_for_a_page_go_on_to_the_next(tmp_path) -> None:
     trees.make(tmp_path / "kb", sessions=ROWS + 2)
     made = pages(Index(KnowledgeBase(tmp_path / "kb")))

@@ -16,6 +16,7 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_processors", lambda: 2)
 
 
+@pytest.mark.slow
 def test_the_results_are_in_order():
     here = os.getpid()
     found = engine.shared(lambda number: (number, os.getpid()), range(500))
@@ -23,6 +24,7 @@ def test_the_results_are_in_order():
     assert here not in {process for _, process in found}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_build_and_is_told():
     def work(number: int) -> int:
         if number == 70:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import site_trees as trees
 from site_html import Site
 
@@ -24,6 +25,7 @@ def test_the_table_counts_what_has_each_tag(tmp_path: Path) -> None:
     assert shown.index(newest) < shown.index(oldest) < shown.index("../../patterns/P01.md")
 
 
+@pytest.mark.slow
 def test_what_a_tag_has_too_much_of_goes_on_to_the_next_page(tmp_path: Path) -> None:
     made = pages(Index(KnowledgeBase(trees.make(tmp_path / "kb", sessions=ROWS + 1))))
     first, second = (made[f"tags/true/{name}.md"] for name in ("index", "page/2"))
@@ -36,6 +38,7 @@ def test_the_tags_of_a_page_lead_there(plain_site: Site) -> None:
     assert {"../tags/l4/index.html", "../tags/true/index.html"} <= set(session.links)
 
 
+@pytest.mark.slow
 def test_without_a_tag_the_page_says_so(tmp_path: Path) -> None:
     root = trees.make(tmp_path / "kb", sessions=1)
     for path in [*root.glob("sessions/*/session.yaml"), *root.glob("patterns/*.yaml")]:

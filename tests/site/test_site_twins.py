@@ -172,6 +172,7 @@ def test_an_empty_feed_is_valid(tmp_path: Path) -> None:
     assert not root.findall(f"{ATOM}entry")
 
 
+@pytest.mark.slow
 def test_llms_links_lead_to_files(index: Index) -> None:
     made = source_files(index.base)
     lines = made["llms.txt"].decode().splitlines()

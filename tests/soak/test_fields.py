@@ -58,6 +58,7 @@ def test_the_base_has_no_fault_of_its_own(root):
     assert kbtool(["--root", str(root), "check"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND)
 def test_a_value_that_once_found_a_fault(every, root, name):
     outcome = tried(every[name], root, random.Random(0))
@@ -73,6 +74,7 @@ def test_drawn_values_make_no_fault(every):
     assert [(outcome.mutant.name, outcome.faults) for outcome in outcomes if outcome.faults] == []
 
 
+@pytest.mark.slow
 def test_an_exception_a_hang_and_a_death_are_faults(every, root, monkeypatch):
     chosen = [every[name] for name in FOUND[:3]]
 
@@ -110,6 +112,7 @@ def test_a_value_that_stands_there_already_is_no_mutant(every):
     assert fields.mutated(every[f"{place}=zero"]) is not None
 
 
+@pytest.mark.slow
 def test_a_run_whose_figures_are_all_scaled_is_accepted(every, root):
     file = "sessions/2025-01-02-b/runs/20250102T090001Z-look-0001.json"
     mutant = every[f"{file}:steps=times-1e300"]
@@ -117,6 +120,7 @@ def test_a_run_whose_figures_are_all_scaled_is_accepted(every, root):
     assert outcome == fields.Outcome(mutant, [], accepted=True)
 
 
+@pytest.mark.slow
 def test_what_is_kept_between_commands_changes_nothing(every, root):
     drawn = random.Random(7).sample(sorted(every), 25)
     chosen = [every[name] for name in drawn]

@@ -78,6 +78,7 @@ def test_an_impossible_benchmark_is_refused_before_the_build(attention, fields, 
         KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)
 
 
+@pytest.mark.slow
 def test_a_possible_benchmark_is_planned(attention):
     fields = {"peers": "sdpa, flex", "variants": "wgmma", "threads": 2}
     lines = KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)

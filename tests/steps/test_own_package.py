@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import kbtool
 
 STARTS_A_WORKER = """
@@ -20,6 +22,7 @@ sys.exit(subprocess.run(said, env=os.environ | own_package(), cwd=sys.argv[1]).r
 """
 
 
+@pytest.mark.slow
 def test_a_worker_imports_the_package_that_starts_it_and_nothing_beside_it(tmp_path: Path) -> None:
     checkout, elsewhere = tmp_path / "checkout", tmp_path / "elsewhere"
     elsewhere.mkdir()

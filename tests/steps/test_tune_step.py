@@ -90,6 +90,7 @@ def test_a_kernel_that_did_not_pass_validation_is_not_tuned(context):
     assert "variant two_pass" in outcome.message
 
 
+@pytest.mark.slow
 def test_the_outcome_says_where_another_setting_is_faster(context, worker):
     outcome = KINDS["tune"].run(step(), context)
     assert outcome.status == "passed"
@@ -113,6 +114,7 @@ def test_a_wrong_setting_fails_the_step(context, worker):
     assert "1 setting wrong: Skv=100 with 2: out: NaN" in outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize(
     ("variants", "told"),

@@ -324,6 +324,7 @@ for number in range(10):
 """
 
 
+@pytest.mark.slow
 def test_of_two_commands_at_once_neither_loses_its_change(tmp_path):
     path = write(tmp_path, PLAIN)
     adding = [subprocess.Popen([sys.executable, "-c", ADD, str(path), name]) for name in "ab"]

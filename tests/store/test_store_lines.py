@@ -49,6 +49,7 @@ def test_every_value_of_the_repositorys_records_has_its_line(path):
     check(parse(path.read_bytes(), path.name))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text("abc1", min_size=1), values, min_size=1), st.booleans())
 def test_every_value_of_a_random_document_has_its_line(data, flow):
     text = yaml.safe_dump(data, default_flow_style=flow, width=20)

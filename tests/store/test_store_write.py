@@ -155,6 +155,7 @@ def tiny_disk(tmp_path: Path):
     subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_really_full(tiny_disk, kbtool):
     for name in ("sessions", "patterns"):
         (tiny_disk / name).mkdir()
@@ -188,6 +189,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_one_whole_file(tmp_path):
     path = tmp_path / "record"
     for number in range(8):
