@@ -379,6 +379,12 @@ def _missing_needs(step: StepBase, machine: MachineInfo) -> list[str]:
         if need == "gpu":
             if machine.card is None:
                 problems.append("no gpu: run it on a machine with an NVIDIA card and its driver")
+        elif need == "several_gpus":
+            if (cards := machine.cards or 0) < 2:
+                problems.append(
+                    f"{cards} gpu{'s' if cards != 1 else ''}: run it on a machine with two NVIDIA"
+                    " cards or more"
+                )
         else:
             try:
                 _FINDERS[need]()

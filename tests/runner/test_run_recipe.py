@@ -19,9 +19,11 @@ from kbtool.cli import main
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.command import CommandResult
+from kbtool.model.kinds.environment import EnvironmentStep
 from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.machine_path import machine_paths
-from kbtool.model.run import Run, digest_of_record
+from kbtool.model.run import MachineInfo, Run, digest_of_record
+from kbtool.runner.engine import _missing_needs
 from kbtool.runner.progress import Plain
 
 
@@ -267,6 +269,21 @@ def test_a_missing_card_says_what_to_do(second_kernel_base, kbtool):
     done = kbtool("run-recipe", "gpu", root=second_kernel_base, env={"CUDA_VISIBLE_DEVICES": ""})
     assert done.code == 3
     assert "no gpu: run it on a machine with an NVIDIA card" in done.err
+
+
+@pytest.mark.parametrize(("cards", "said"), [(None, "0 gpus: "), (1, "1 gpu: "), (2, None)])
+def test_a_step_for_several_cards_says_how_many_there_are(
+    cards: int | None, said: str | None
+) -> None:
+    step = EnvironmentStep(
+        id="e", kind="environment", title="T", expected="1 s", timeout="1 s", needs=["several_gpus"]
+    )
+    machine = MachineInfo(python="3.11", kbtool="0", os="Linux", cpu="x", cores=1, cards=cards)
+    problems = _missing_needs(step, machine)
+    if said is None:
+        assert problems == []
+    else:
+        assert problems == [f"{said}run it on a machine with two NVIDIA cards or more"]
 
 
 @pytest.mark.parametrize(

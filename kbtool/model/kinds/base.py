@@ -8,7 +8,7 @@ from pydantic import Field
 
 from kbtool.model.base import ExactDuration, Model, Slug, Title
 
-Need = Literal["compiler", "ninja", "torch", "gpu", "nvcc", "profiler", "sanitiser"]
+Need = Literal["compiler", "ninja", "torch", "gpu", "several_gpus", "nvcc", "profiler", "sanitiser"]
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
