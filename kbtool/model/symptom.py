@@ -184,5 +184,9 @@ class Symptoms(Model):
     prints: Annotated[Expression, AfterValidator(_expression)] | None = None
     """What a line has that shows that this tool printed it: its name as a prefix, or a form that is
     its own. Such a line is a general message of no other tool, and resembles none of another."""
+    in_words: bool = False
+    """Whether the expressions are people's words and not a tool's. Such words are used of anything,
+    so they count only in a line that names a card, a kernel or a library for cards, or in a text
+    that names a card."""
     symptoms: Annotated[list[KnownSymptom], Field(min_length=1)]
     """What it prints."""

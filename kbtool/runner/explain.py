@@ -13,7 +13,7 @@ from kbtool.model.expression import Finder, Line, demanded, found_in, shaped
 from kbtool.model.pattern import Pattern, Symptom
 from kbtool.model.profile import Profile, shown
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
-from kbtool.runner.field import ELSEWHERE
+from kbtool.runner.field import ELSEWHERE, is_about_cards
 from kbtool.runner.resemble import STOP
 
 _PIECE = 4096
@@ -124,6 +124,7 @@ def seen(
         demands: expression → the texts that it demands, as far as that is known.
     """
     tools = list(catalogue)
+    in_words = {tool.id for tool in tools if tool.in_words}
     known = [
         *(_Known(one, None, tool.id) for tool in tools for one in tool.symptoms),
         *(_Known(one, pattern, None) for pattern in patterns for one in pattern.symptoms),
@@ -157,6 +158,7 @@ def seen(
         and _fits_tool(match, tools)
         and not _is_said_better(match, matches, tools)
         and not ELSEWHERE.search(match.line)
+        and (match.tool not in in_words or result.architectures or is_about_cards(match.line))
     ]
     result.matches = _each_pattern_once(sorted(fitting, key=_rank))
     return result

@@ -23,6 +23,9 @@ _CARDS = r"""
   | (?i:\bkernels?\b(?!\ of\b|:))
   | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+)
+  | \bSMs?\b|\bHBM\d?|\d\ ?%\ (?:of\ )?SOL\b|\b(?:sm|smsp|dram|lts|l1tex)__\w+
+  | (?i:\btensor[- ]cores?\b|\b(?:long|short)[ _]scoreboard|\bmio[ _]throttle|\bregister\ pressure
+        |\b(?:achieved|theoretical)\ occupancy|\bbus\ ?(?:bw|bandwidth)\b|\bpower\ cap\b)
   | NCCL|\bTriton[A-Z]|\btl\.\w|\bc10\b|\baten::|\bautograd\b|\bgradcheck\b
   | \bCU_|\bcu[A-Z][A-Za-z]+
   | (?i:\b(?:shared|local|global|constant)\ memory|bank\ conflicts?|spill\w*
@@ -42,9 +45,11 @@ FIELD = re.compile(f"(?x){_CARDS}|{_BUILDS}")
 without any of it is about something else."""
 
 ELSEWHERE = re.compile(
-    r"\b(?:HIP|ROCm|MPS backend|Vulkan|OpenCL|SYCL|amdgpu|xpu)\b|\bhip(?:Error|cc|[A-Z])|\bgfx\d{3}"
+    r"\b(?:HIP|ROCm|MPS backend|RADV|AMDVLK|OpenCL|SYCL|amdgpu|xpu)\b|\bhip(?:Error|cc|[A-Z])"
+    r"|\bgfx\d{3}|\bserver process \(PID \d+\)|\bworker process \d+ exited\b"
 )
-"""What another platform than CUDA is named by; its messages may have the same words."""
+"""What another platform than CUDA, or a server without a card (PostgreSQL, nginx), is known by; its
+messages may have the same words. Vulkan is none: it runs on NVIDIA's cards too."""
 
 
 def is_of_the_field(text: str) -> bool:

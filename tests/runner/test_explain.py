@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kbtool.model.expression import found_in
 from kbtool.model.symptom import KnownSymptom, Symptoms
 from kbtool.runner.explain import blocks_of, matching, printed_by, seen
 from kbtool.store.tree import KnowledgeBase
@@ -94,6 +95,19 @@ def test_a_general_warning_is_left_out_where_another_tool_names_the_cause(tool):
     assert [match.name for match in seen([], [tool, other], [b"Error: y"]).matches] == [
         "torch/failed"
     ]
+
+
+def test_people_s_words_count_only_where_a_card_is_named(tool):
+    said = Symptoms.model_validate(
+        {"id": "words", "title": "Words", "in_words": True,
+         "symptoms": [{"id": "slower", "title": "Slower", "match": "is slower than",
+                       "example": "the kernel is slower than cuBLAS", "source": "people",
+                       "advice": "Compare."}]}
+    )  # fmt: skip
+    assert names("the scan is slower than before", said) == []
+    assert names("the scan is slower than thrust's, on CUDA", said) == ["slower"]
+    assert names("the scan is slower than before\nNVIDIA H100 80GB HBM3", said) == ["slower"]
+    assert names("build stopped", tool) == ["stopped"]  # a tool's own wording needs no card
 
 
 def test_nul_bytes_bytes_that_are_no_text_and_colours_do_not_hide_a_message(tool):
@@ -198,6 +212,8 @@ def test_the_catalogue_of_this_repository_is_sound():
         "# A fatal error has been detected by the Java Runtime Environment:\n"
         "#  SIGSEGV (0xb) at pc=0x00007f2c6a1b, pid=123, tid=456",
         "ValueError: Input X contains NaN.",
+        "LOG:  server process (PID 4211) was terminated by signal 11: Segmentation fault",
+        "[alert] worker process 812 exited on signal 11 (core dumped)",
     ],
 )
 def test_lines_of_programs_without_a_card_are_none_of_its_tools(text):
@@ -214,6 +230,8 @@ def test_lines_of_programs_without_a_card_are_none_of_its_tools(text):
         ("exit code: SIGSEGV", "cuda-runtime/segfault"),
         ("ValueError: logits contains NaN", "numerics/nan-difference"),
         ("ValueError: hidden_states contain nans", "numerics/nan-difference"),
+        ("Segmentation fault (core dumped)", "cuda-runtime/segfault"),
+        ("llama.cpp: Vulkan device 0 failed, ggml_vulkan: error", "serving/llama-vulkan"),
         ("failed to run custom build command for `cudarc`", "host-compiler/rust-build-script"),
         ("Unable to find libclang: couldn't find any valid", "host-compiler/rust-libclang"),
     ],
@@ -221,6 +239,29 @@ def test_lines_of_programs_without_a_card_are_none_of_its_tools(text):
 def test_the_same_words_of_a_program_with_a_card_are_known(text, name):
     catalogue = KnowledgeBase(ROOT).catalogue.values()
     assert name in [match.name for match in seen([], catalogue, [text.encode()]).matches]
+
+
+@pytest.mark.parametrize(
+    "wording",
+    [
+        "NVRM: Xid (PCI:0000:01:00): {}, pid=1234, name=python3, Ch 00000008",
+        "my training died with Xid {}",
+        "GPU-0 XID error {} reported",
+    ],
+)
+def test_each_xid_is_known_in_each_wording_by_its_own_number(wording):
+    driver = KnowledgeBase(ROOT).catalogue["driver"]
+    xids = {one.id: one.match for one in driver.symptoms if one.id.startswith("xid-")}
+    found = {
+        number: {id_ for id_, match in xids.items() if found_in(match, wording.format(number))}
+        for number in range(1, 175)
+    }
+    assert [number for number, ids in found.items() if "xid-other" not in ids] == []
+    assert {len(ids) for ids in found.values()} == {1, 2}  # the general one, and one of its own
+    own = {13: "xid-13", 31: "xid-31", 64: "xid-63", 70: "xid-70", 79: "xid-79", 120: "xid-119"}
+    assert {number: found[number] - {"xid-other"} for number in own} == {
+        number: {id_} for number, id_ in own.items()
+    }
 
 
 @pytest.mark.parametrize(
