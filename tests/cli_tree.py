@@ -17,7 +17,7 @@ ARGUMENTS = {
     "import": ["kbtool.yaml"], "import-results": ["kbtool.yaml"], "init": ["."],
     "export parquet": ["--output", "x"], "export mlflow": ["--tracking-uri", "file:x"],
     "kernel new": ["x", "--like", "cpu"], "forget": ["look", "--reason", "x"],
-    "sweep run": ["look"],
+    "sweep run": ["look"], "bisect": ["a", "b..c"],
 }  # fmt: skip
 """Command → its arguments, where it cannot do without."""
 

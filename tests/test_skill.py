@@ -51,8 +51,12 @@ def test_each_command_and_each_option_exists(line):
     command.make_context("kbtool", words, resilient_parsing=False).close()
 
 
-NOTHING = {"compare best last --json": 2, "explain --json": 1, "explain --run RUN --json": 1}
-"""Exit status where the small knowledge base has no benchmark, no pipe and no failing step."""
+NOTHING = {
+    "compare best last --json": 2, "bisect SET/CASE v1..HEAD --dry-run --json": 2,
+    "explain --json": 1, "explain --run RUN --json": 1,
+}  # fmt: skip
+"""Exit status where the small knowledge base has no benchmark, no git, no pipe and no failing step.
+"""
 
 
 @pytest.mark.slow

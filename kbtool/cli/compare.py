@@ -17,6 +17,8 @@ from kbtool.cli.common import (
 from kbtool.cli.complete import run_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbtool.ledger.timings.verdict import Comparison
     from kbtool.runner.pairs import Measured
     from kbtool.store.tree import KnowledgeBase
@@ -172,11 +174,39 @@ def _measured(
     base: KnowledgeBase, names: tuple[str, str], recipe: str, settings: tuple[str, ...], pairs: int
 ) -> Measured:
     """Run the recipe on both commits in turn."""
-    import time
-
-    from kbtool.model.errors import NotFoundError
     from kbtool.runner.destination import session_to_append_to
     from kbtool.runner.pairs import measure_pairs
+
+    first, second = commits_to_measure(base, names, "--measure compares two commits")
+    refuse_unkept(base, recipe)
+    measured = measure_pairs(
+        base.root,
+        (first, second),
+        [recipe, *(f"--set={setting}" for setting in settings)],
+        pairs=pairs,
+        session=session_to_append_to(base, None),
+        title=f"{names[1]} beside {names[0]}, measured in turn",
+        tell=told_runs(names, (first, second), pairs),
+    )
+    if measured.session and any(measured.sides):
+        click.echo(f"session: kbtool session show {measured.session}", err=True)
+    return measured
+
+
+def commits_to_measure(
+    base: KnowledgeBase, names: tuple[str, str], because: str
+) -> tuple[str, str]:
+    """The ids of two commits.
+
+    Args:
+        base: the knowledge base.
+        names: as a person wrote them.
+        because: why they have to be commits, for messages.
+
+    Raises:
+        NotFoundError: git knows no such commit.
+    """
+    from kbtool.model.errors import NotFoundError
     from kbtool.store.history import commit_named
 
     first, second = (commit_named(str(base.root), name) for name in names)
@@ -184,11 +214,17 @@ def _measured(
         if commit is None:
             if commit_named(str(base.root), "HEAD") is None:
                 raise NotFoundError(
-                    "--measure compares two commits, and git finds none here: no repository, no"
-                    " commit yet, or no git"
+                    f"{because}, and git finds none here: no repository, no commit yet, or no git"
                 )
-            raise NotFoundError(f"git knows no commit {name!r}; --measure compares two commits")
+            raise NotFoundError(f"git knows no commit {name!r}; {because}")
     assert first is not None and second is not None
+    return first, second
+
+
+def refuse_unkept(base: KnowledgeBase, recipe: str) -> None:
+    """Raise if the runs of a recipe cannot be kept in the work tree."""
+    from kbtool.model.errors import NotFoundError
+
     known = base.recipes()
     kernel = known[recipe][1].kernel if recipe in known else None
     if recipe not in known or (kernel and kernel not in base.kernels):
@@ -197,29 +233,26 @@ def _measured(
             f"the work tree has no {what}, and the runs are kept here with it; there is"
             f" {', '.join(known) or 'no recipe'}"
         )
+
+
+def told_runs(
+    names: tuple[str, str], commits: tuple[str, str], pairs: int
+) -> Callable[[int, int], None]:
+    """Says on stderr which run begins, and how long those that are left should take."""
+    import time
+
     start = time.monotonic()
 
     def tell(done: int, side: int) -> None:
         left = (time.monotonic() - start) / done * (2 * pairs - done) / 60 if done else None
         took = f"; about {max(left, 1):.0f} min left" if left else ""
-        commit = (first, second)[side]
+        commit = commits[side]
         click.echo(
             f"run {done + 1} of {2 * pairs}: {'AB'[side]}, {names[side]} at {commit[:8]}{took}",
             err=True,
         )
 
-    measured = measure_pairs(
-        base.root,
-        (first, second),
-        [recipe, *(f"--set={setting}" for setting in settings)],
-        pairs=pairs,
-        session=session_to_append_to(base, None),
-        title=f"{names[1]} beside {names[0]}, measured in turn",
-        tell=tell,
-    )
-    if measured.session and any(measured.sides):
-        click.echo(f"session: kbtool session show {measured.session}", err=True)
-    return measured
+    return tell
 
 
 def _of_runs(

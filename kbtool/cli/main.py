@@ -39,6 +39,7 @@ COMMANDS = {
     "import-results": "kbtool.cli.import_results",
     "kernel": "kbtool.cli.kernel",
     "compare": "kbtool.cli.compare",
+    "bisect": "kbtool.cli.bisect",
     "history": "kbtool.cli.history",
     "costs": "kbtool.cli.costs",
     "audit": "kbtool.cli.audit",

@@ -28,10 +28,10 @@ class Measured:
 
     session: str | None = None
     """The session of the runs; ``None`` where none was made."""
-    made: bool = False
-    """Whether it was made for them."""
     sides: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     """The ids of the runs of A and of B, which may be the same commit."""
+    last: tuple[int, str | None] = (0, None)
+    """The side of the run that was begun last, and its id; ``None`` where it made no record."""
     stopped: int = 0
     """The exit status of the run that ended the measurement; 0 if all were made."""
 
@@ -76,10 +76,12 @@ def measure_pairs(
             for number in range(2 * pairs):
                 side = (number + number // 2) % 2
                 tell(number, side)
+                measured.last = side, None
                 code, record = _run(trees[side], recipe)
                 if record is not None:
                     _keep(root, record, measured, title)
                     measured.sides[side].append(record.stem)
+                    measured.last = side, record.stem
                 if code not in (0, _NOISY):
                     measured.stopped = code
                     break
@@ -101,9 +103,8 @@ def _keep(root: Path, record: Path, measured: Measured, title: str) -> None:
             f"`kbtool check` would refuse the run, so nothing is compared: {found}. Its record is"
             f" {kept.relative_to(root)}: correct that, then `kbtool session import` takes it in"
         )
-    measured.made = measured.made or intake.made
     measured.session = intake.session
-    if measured.made and intake.imported:
+    if intake.imported:
         path = root / "sessions" / str(intake.session) / "session.yaml"
         run = intake.imported[0].run
         end_run_session(path, run.started.astimezone(), run.ended.astimezone())

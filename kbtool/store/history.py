@@ -81,6 +81,40 @@ def commit_named(root: str, name: str) -> str | None:
     return found.strip() if found else None
 
 
+def first_parents(
+    root: str, begin: str, end: str, folders: Iterable[str] = ()
+) -> list[tuple[str, str]] | None:
+    """Id and title of the commits after ``begin`` up to ``end`` on its line of first parents,
+    oldest first; ``None`` if ``begin`` is not on that line, or git does not know.
+
+    Args:
+        root: a folder of a git repository.
+        begin: the id of a commit.
+        end: the id of another.
+        folders: relative to ``root``; only commits that change something in them are listed.
+    """
+    line = ("--first-parent", "--end-of-options", f"{begin}..{end}")
+    every = _git(root, "rev-list", *line)
+    last = every.split()[-1] if every else end
+    if every is None or _git(root, "rev-parse", f"{last}^1" if every else end) != f"{begin}\n":
+        return None
+    found = _git(root, "log", "--reverse", "--format=%H %s", *line, "--", *folders)
+    return [(one[:40], one[41:]) for one in found.splitlines()] if found is not None else None
+
+
+def tree_at(root: str, commit: str, folders: Iterable[str]) -> dict[str, str]:
+    """The files in folders of a commit, and git's hash of each; empty if git does not know.
+
+    Args:
+        root: a folder of a git repository.
+        commit: its id.
+        folders: relative to ``root``.
+    """
+    found = _git(root, "ls-tree", "-r", "-z", "--end-of-options", commit, "--", *folders) or ""
+    entries = (entry.partition("\t") for entry in found.split("\0") if entry)
+    return {path: about.split()[2] for about, _, path in entries}
+
+
 def _git(root: str, *arguments: str, given: str = "") -> str | None:
     """The output of git; ``None`` if git is missing or fails."""
     command = [

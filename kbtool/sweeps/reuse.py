@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import MachineInfo, Run
+from kbtool.model.run import MachineInfo, Run, RunStatus
 from kbtool.store.document import DocumentError, parse
 from kbtool.store.load import validate
 from kbtool.store.repository import files_at, repository_state
@@ -23,24 +23,35 @@ _SAME = (
 
 
 class Earlier:
-    """The runs of a recipe that passed, to be asked for one that stands for a cell."""
+    """The runs of a recipe on a machine, to be asked for those that stand for a cell."""
 
-    def __init__(self, base: KnowledgeBase, recipe: str, machine: MachineInfo) -> None:
+    def __init__(
+        self,
+        base: KnowledgeBase,
+        recipe: str,
+        machine: MachineInfo,
+        outcomes: tuple[RunStatus, ...] = ("passed",),
+    ) -> None:
         self._base = base
         self._runs = [
             entry.record
             for entry in reversed(base.runs)
             if entry.record.recipe == recipe
-            and entry.record.outcome == "passed"
+            and entry.record.outcome in outcomes
             and all(getattr(entry.record.machine, one) == getattr(machine, one) for one in _SAME)
         ]
         state = repository_state(base.root)
         self._clean = state.commit if state.dirty is False else None
         """The commit that the work tree is, if it is one."""
         self._recipes: dict[tuple[str, str], Recipe | None] = {}
+        self._digests: dict[tuple[str | None, str], str | None] = {}
 
     def of(self, recipe: Recipe, values: Mapping[str, str], commit: str | None) -> Run | None:
-        """The newest run that did what the cell would do.
+        """The newest run that did what the cell would do; see ``every``."""
+        return next(self.every(recipe, values, commit), None)
+
+    def every(self, recipe: Recipe, values: Mapping[str, str], commit: str | None) -> Iterator[Run]:
+        """The runs that did what the cell would do, the newest first.
 
         The same steps with the same parameters, over the same content of every file that took part:
         of the commit, or of the work tree. A run of a work tree that differed from its commit
@@ -62,8 +73,7 @@ class Earlier:
             if then is None or then.bind(values)[0].steps != bound.steps:
                 continue
             if self._same_files(run, commit):
-                return run
-        return None
+                yield run
 
     def _recipe_at(self, commit: str, run: Run) -> Recipe | None:
         key = (commit, str(run.pattern))
@@ -73,34 +83,48 @@ class Earlier:
 
     def _read_recipe(self, commit: str, run: Run) -> Recipe | None:
         entry = self._base.patterns.get(str(run.pattern))
-        path = entry.path if entry else None
-        raw = self._files([path], commit).get(path) if path else None
-        try:
-            record = validate(parse(raw, path or ""), Pattern) if raw else []
-        except DocumentError:
-            return None
-        recipes = record.recipes if isinstance(record, Pattern) else []
-        return next((one for one in recipes if one.name == run.recipe), None)
+        return recipe_at(self._base.root, commit, entry.path, str(run.recipe)) if entry else None
 
     def _same_files(self, run: Run, commit: str | None) -> bool:
-        if run.identity is None:  # nobody knows what a program reads: only the same commit will do
+        if run.identity is None or run.last(BuildResult) is None:
+            # Nobody knows what a program reads, or what was built: only the same commit will do.
             return commit is not None and run.repository.commit == commit
         wanted = dict(run.identity.files)
         for step in run.steps:
             if isinstance(step.result, BuildResult):
                 folder = f"kernels/{step.result.kernel}"
                 wanted |= {f"{folder}/{name}": of for name, of in step.result.sources.items()}
-        found = self._files(wanted, commit)
-        return all(
-            (raw := found.get(name)) is not None and hashlib.sha256(raw).hexdigest() == digest
-            for name, digest in wanted.items()
-        )
+        self._look_up(wanted, commit)
+        return all(self._digests[commit, name] == digest for name, digest in wanted.items())
 
-    def _files(self, names: Iterable[str], commit: str | None) -> Mapping[str, bytes | None]:
-        if commit is None:
-            paths: dict[str, Path] = {name: self._base.root / name for name in names}
-            return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
-        try:
-            return files_at(self._base.root, commit, names) or {}
-        except LookupError:
-            return {}
+    def _look_up(self, names: Iterable[str], commit: str | None) -> None:
+        """Take the digests of files that are not known yet."""
+        new = [name for name in names if (commit, name) not in self._digests]
+        if not new:
+            return
+        if commit is not None:
+            found = _files_at(self._base.root, commit, new)
+        else:
+            paths: dict[str, Path] = {name: self._base.root / name for name in new}
+            found = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+        for name in new:
+            raw = found.get(name)
+            self._digests[commit, name] = None if raw is None else hashlib.sha256(raw).hexdigest()
+
+
+def recipe_at(root: Path, commit: str, path: str, name: str) -> Recipe | None:
+    """A recipe as it was at a commit; ``None`` if the pattern's file had none of that name."""
+    raw = _files_at(root, commit, [path]).get(path)
+    try:
+        record = validate(parse(raw, path), Pattern) if raw else []
+    except DocumentError:
+        return None
+    recipes = record.recipes if isinstance(record, Pattern) else []
+    return next((one for one in recipes if one.name == name), None)
+
+
+def _files_at(root: Path, commit: str, names: Iterable[str]) -> Mapping[str, bytes | None]:
+    try:
+        return files_at(root, commit, names) or {}
+    except LookupError:
+        return {}
