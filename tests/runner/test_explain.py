@@ -214,6 +214,10 @@ def test_the_catalogue_of_this_repository_is_sound():
         "ValueError: Input X contains NaN.",
         "LOG:  server process (PID 4211) was terminated by signal 11: Segmentation fault",
         "[alert] worker process 812 exited on signal 11 (core dumped)",
+        "WARNING:urllib3.connectionpool:Retrying (Retry(total=2)) after connection broken",
+        "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4711",
+        "Error: Could not acquire lock for state file terraform.tfstate",
+        "ValueError: the two shapes must have the same rank",
     ],
 )
 def test_lines_of_programs_without_a_card_are_none_of_its_tools(text):
@@ -265,6 +269,39 @@ def test_each_xid_is_known_in_each_wording_by_its_own_number(wording):
 
 
 @pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("x.h:78:2: error: #error The version of CUB in your include path is not compatible with"
+         " this release of Thrust.", "nvcc/cub-thrust-version"),
+        ("nvcc fatal   : Cannot compile in the 32-bit mode when the host compiler targets aarch64.",
+         "nvcc/bitness"),
+        ('arm_neon.h(56): error: identifier "__Int8x8_t" is undefined', "nvcc/arm-headers"),
+        ("BIN2C-NOTFOUND: bin2c not found", "cmake/bin2c"),
+        ("nvlink warning : SM Arch ('sm_52') not found in 'k.cu.o'", "linker/nvlink-arch-missing"),
+        ("CUDA_nvrtc_LIB-NOTFOUND", "cmake/variable-not-found"),
+        ("k.cu:1:10: fatal error: hip/hip_runtime.h: No such file or directory",
+         "host-compiler/other-platform"),
+    ],
+)  # fmt: skip
+def test_a_message_of_a_build_is_known_by_its_cause(line, name):
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    assert name in [match.name for match in seen([], catalogue, [line.encode()]).matches]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/usr/bin/ld: cannot find -lcuda: No such file or directory",
+        "CMake Warning at torch/share/cmake/Torch/TorchConfig.cmake:22 (message):",
+    ],
+)
+def test_a_path_or_a_library_is_no_missing_header_and_no_missing_package(line):
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    names = {match.name for match in seen([], catalogue, [line.encode()]).matches}
+    assert not names & {"host-compiler/cuda-header", "cmake/torch-not-found"}
+
+
+@pytest.mark.parametrize(
     "line", ["==4711== NVPROF is profiling process 4711, command: ./a.out",
              "==4711== Warning: ERR_NVGPUCTRPERM - The user does not have permission"],
 )  # fmt: skip
@@ -295,6 +332,7 @@ def test_a_log_of_ten_megabytes_takes_a_moment():
     )
     assert time.process_time() - started < 3  # a slow machine; `make bench` tells the figure
     assert [match.name for match in found.matches] == [
+        "host-compiler/torch-include",
         "host-compiler/header-not-found",
         "nvcc/front-end-warning",
     ]
