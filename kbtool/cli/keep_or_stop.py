@@ -25,10 +25,11 @@ Examples:
 
 \b
 A figure may be a range. A rate may be an id of sessions/ledger.yaml. Any figure may be RECORD#path
-of a figure in a record. Defaults come from keep_or_stop in sessions/ledger.yaml. The card is billed
-while it starts; a card that is pre-empted counts as billed for the whole idle time. The advice is
-'either' if it differs within the range of an input. Below the advice: for each input, the value at
-which the advice changes while the others stay the same."""
+of a figure in a record. Defaults come from keep_or_stop in sessions/ledger.yaml. The time for which
+a sweep under way still holds the card is not idle and is taken off, by the sweep's own estimate.
+The card is billed while it starts; a card that is pre-empted counts as billed for the whole idle
+time. The advice is 'either' if it differs within the range of an input. Below the advice: for each
+input, the value at which the advice changes while the others stay the same."""
 
 _TITLES: dict[str, str] = {
     "idle": "idle time", "rate": "card", "restart": "restart", "people": "people who wait",
@@ -64,15 +65,21 @@ _TITLES: dict[str, str] = {
 @click.pass_context
 def keep_or_stop(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Compare the cost of keeping an idle card with stopping and restarting it (pattern 7)."""
+    from kbtool.cli.sweep_output import sweeps_here, under_way_json
     from kbtool.ledger.keep_or_stop import answer_json, weigh
-    from kbtool.ledger.keep_or_stop_inputs import inputs_of
+    from kbtool.ledger.keep_or_stop_inputs import after_sweeps, inputs_of
 
-    inputs, currency, sources = inputs_of(knowledge_base(ctx), options)
+    base = knowledge_base(ctx)
+    inputs, currency, sources = inputs_of(base, options)
+    sweeps = sweeps_here(base)
+    inputs, sources, notes = after_sweeps(base, options, inputs, sources, sweeps)
     answer = weigh(inputs)
     if as_json:
-        print_json(answer_json(answer, currency, sources))
+        told = {"sweeps": [under_way_json(one) for one in sweeps], "notes": notes}
+        print_json({**answer_json(answer, currency, sources), **told})
     else:
         _print(answer, currency, sources)
+        click.echo("".join(f"\n{note}" for note in notes), nl=bool(notes))
 
 
 def _print(answer: Answer, currency: str, sources: dict[Name, str]) -> None:

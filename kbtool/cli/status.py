@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtool.ledger.budget import Account, Budget, Status
+    from kbtool.ledger.under_way import UnderWay
     from kbtool.model.session_costs import SessionCosts
 
 RECENT_DAYS = 7
@@ -32,6 +33,8 @@ Examples:
 \b
 Budgets: `kbtool session new --budget-time '2 h' --budget-money '5 USD'`, or budget_time and
 budget_money in session.yaml; those of a month under budgets in sessions/ledger.yaml.
+Sweeps under way count with what they held cards for so far, which no cost line has yet; what is
+still to come is shown beside it, by the estimate of each sweep.
 Cost per hour: the sum of the cost lines that last as long as the session; `kbtool session cost gpu
 --rate l4` adds one. Elapsed time excludes pauses. Unknown costs are named, never counted as zero.
 
@@ -51,22 +54,26 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
     from kbtool.ledger import budget
     from kbtool.ledger.session_costs import read_session_costs
     from kbtool.store.root import find_root
+    from kbtool.store.running import running_sweep_files
 
     if as_json and short:
         from kbtool.model.errors import UsageError
 
         raise UsageError("--json and --short exclude each other; give one")
-    read = read_session_costs(find_root(ctx.find_root().obj))
-    found = budget.status(read.sessions, read.months, datetime.now().astimezone())
+    root = find_root(ctx.find_root().obj)
+    read = read_session_costs(root)
+    sweeps = _sweeps(ctx) if running_sweep_files(root) else []
+    now = datetime.now().astimezone()
+    found = budget.status(read.sessions, read.months, now, [one.money for one in sweeps])
     paused = [one for one in read.sessions if one.status == "paused"]
     if as_json:
-        print_json(_json(found, paused, [finding.path for finding in read.findings]))
+        print_json(_json(found, paused, sweeps, [finding.path for finding in read.findings]))
     elif short:
         line = _short(found, [finding.path for finding in read.findings])
         if line:
             click.echo(line)
     else:
-        _print(found, paused, [finding.path for finding in read.findings])
+        _print(found, paused, sweeps, [finding.path for finding in read.findings])
     if read.findings:
         many = f" and {len(read.findings) - 1} more" if len(read.findings) > 1 else ""
         click.echo(f"kbtool: left out: {read.findings[0]}{many}; see `kbtool check`", err=True)
@@ -74,11 +81,30 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
         ctx.exit(1)
 
 
-def _print(found: Status, paused: list[SessionCosts], unread: list[str]) -> None:
+def _sweeps(ctx: click.Context) -> list[UnderWay]:
+    """Those under way; none where a record that they need does not load, which is told anyway."""
+    from kbtool.cli.common import knowledge_base
+    from kbtool.cli.sweep_output import sweeps_here
+    from kbtool.model.errors import UserError
+
+    try:
+        return sweeps_here(knowledge_base(ctx))
+    except UserError as error:
+        click.echo(f"kbtool: sweeps are not counted: {error}", err=True)
+        return []
+
+
+def _print(
+    found: Status, paused: list[SessionCosts], sweeps: list[UnderWay], unread: list[str]
+) -> None:
+    from kbtool.cli.sweep_output import under_way_lines
+
     for going in found.going:
         _print_going(going)
     if not found.going:
         click.echo("no session is running")
+    for sweep in sweeps:
+        click.echo("\n".join(under_way_lines(sweep)))
     goes_on = _print_paused(paused, found.now)
     if not found.going and not goes_on:
         click.echo("kbtool: `kbtool session new TITLE` starts one", err=True)
@@ -179,9 +205,18 @@ def _filled(budget: Budget) -> str:
         return f"unknown of {_amount(budget.limit, budget.unit)}"
     spent = _amount(budget.spent, budget.unit).removesuffix(f" {budget.unit}")
     head = f"{spent} of {_amount(budget.limit, budget.unit)}"
+    by_sweeps = ""
+    if budget.under_way:
+        by_sweeps = f"; {_amount(budget.under_way, budget.unit)} of it by sweeps under way"
+    if budget.to_come is None:
+        by_sweeps += "; what they still take nobody knows"
+    elif budget.to_come:
+        is_enough = budget.to_come <= budget.left
+        by_sweeps += f"; about {_amount(budget.to_come, budget.unit)} more expected of sweeps"
+        by_sweeps += "" if is_enough or budget.exceeded else ", which is MORE THAN IS LEFT"
     if budget.exceeded:
-        return f"{head}, EXCEEDED by {_amount(-budget.left, budget.unit)}"
-    return f"{head}, {_amount(budget.left, budget.unit)} left"
+        return f"{head}, EXCEEDED by {_amount(-budget.left, budget.unit)}{by_sweeps}"
+    return f"{head}, {_amount(budget.left, budget.unit)} left{by_sweeps}"
 
 
 def _amount(value: Decimal, unit: str) -> str:
@@ -215,11 +250,11 @@ def _short(found: Status, unread: list[str]) -> str:
             if currency not in {*budgeted, *going.spent}
         ]
     for budget in found.month_budgets:
-        if budget.exceeded or found.going:
+        if budget.exceeded or found.going or found.sweeps:
             words += [budget.of, _short_budget(budget)]
     if found.stop is not None and not found.exceeded:
         words.append(f"stop {_clock(found.stop[0], found.now)}")
-    elif found.exceeded and found.going:
+    elif found.exceeded and (found.going or found.sweeps):
         words.append("STOP")
     if unread:
         words.append(f"DOES NOT LOAD: {_named(unread)}")
@@ -232,7 +267,11 @@ def _short_budget(budget: Budget) -> str:
     return f"{spent}/{half_up(budget.limit, places)}{budget.unit}{'!' if budget.exceeded else ''}"
 
 
-def _json(found: Status, paused: list[SessionCosts], left_out: list[str]) -> dict[str, object]:
+def _json(
+    found: Status, paused: list[SessionCosts], sweeps: list[UnderWay], left_out: list[str]
+) -> dict[str, object]:
+    from kbtool.cli.sweep_output import under_way_json
+
     return {
         "now": found.now.isoformat(timespec="seconds"),
         "running": [
@@ -256,6 +295,7 @@ def _json(found: Status, paused: list[SessionCosts], left_out: list[str]) -> dic
             }
             for one in paused
         ],
+        "sweeps": [under_way_json(one) for one in sweeps],
         "month": {
             "month": found.month,
             "boxes": [_budget_json(budget, found.now) for budget in found.month_budgets],
@@ -286,6 +326,8 @@ def _budget_json(budget: Budget, now: datetime) -> dict[str, object]:
         "limit": figure(budget.limit),
         "spent": figure(budget.spent),
         "left": figure(budget.left),
+        "under_way": figure(budget.under_way),
+        "to_come": figure(budget.to_come),
         "exceeded": budget.exceeded,
         "full_at": None if at is None else at.isoformat(timespec="seconds"),
     }

@@ -137,6 +137,10 @@ def run(
     if dry_run:
         print_plan(cells, expected, is_here, as_json)
         return
+    if is_here:
+        cells = [
+            cell.model_copy(update={"expected_s": expected.seconds.get(cell.id)}) for cell in cells
+        ]
     limit = _budget(budget)
     print_estimate(cells, expected, is_here)
     if limit is not None and not yes:

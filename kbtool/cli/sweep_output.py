@@ -9,8 +9,10 @@ import click
 from kbtool.cli.common import print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from decimal import Decimal
 
+    from kbtool.ledger.under_way import UnderWay
     from kbtool.model.sweep import Cell, CellStatus, Sweep
     from kbtool.store.tree import KnowledgeBase
     from kbtool.sweeps.folder import SweepFolder
@@ -67,11 +69,14 @@ class View:
         self._console.print(visible(text), markup=False)
 
     def _keep_to_budget(self, record: Sweep) -> None:
+        from datetime import UTC, datetime
+
         from kbtool.ledger.held import held
 
         if self._limit is None or self._folder.is_asked("paused"):
             return
-        spent = sum((one.money for one in held(self._base, record) if one.money is not None), 0)
+        cards = held(self._base, record, datetime.now(UTC))
+        spent = sum((one.money for one in cards if one.money is not None), 0)
         if spent >= (self._limit.high or self._limit.low):
             self._folder.ask("paused")
             self._line(f"the budget of {self._limit} is spent: no more cells begin")
@@ -132,6 +137,59 @@ def print_estimate(cells: Sequence[Cell], expected: Estimate, is_here: bool) -> 
                    f" ({expected.price.id})", err=True)  # fmt: skip
 
 
+def sweeps_here(base: KnowledgeBase) -> list[UnderWay]:
+    """The sweeps that have not ended, as they are now."""
+    from datetime import UTC, datetime
+
+    from kbtool.ledger.under_way import sweeps_under_way
+    from kbtool.sweeps.drive import is_driven
+    from kbtool.sweeps.folder import SweepFolder
+
+    now = datetime.now(UTC)
+    return sweeps_under_way(base, now, lambda id_: is_driven(SweepFolder.of(base.root, id_)))
+
+
+def under_way_json(one: UnderWay) -> dict[str, Any]:
+    """A sweep that has not ended, for programs."""
+    from kbtool.model.money import cents, hourly
+
+    money = one.money
+    come = money.to_come
+    return {
+        "id": one.sweep.id, "session": one.sweep.session, "driven": one.is_driven,
+        "counts": one.sweep.counts,
+        "held_s": {card: round(seconds, 1) for card, seconds in one.held_s.items()},
+        "to_come_s": None if one.to_come_s is None else round(one.to_come_s, 1),
+        "spent": {currency: cents(amount) for currency, amount in money.spent.items()},
+        "per_hour": {currency: hourly(rate) for currency, rate in money.per_hour.items()},
+        "to_come": None if come is None else {c: cents(amount) for c, amount in come.items()},
+        "unknown": money.unknown,
+    }  # fmt: skip
+
+
+def under_way_lines(one: UnderWay) -> list[str]:
+    """The same in words, for people."""
+    from kbtool.model.money import cents
+    from kbtool.runner.progress import seconds
+
+    def sums(money: Mapping[str, Decimal]) -> str:
+        return ", ".join(f"{cents(amount)} {currency}" for currency, amount in money.items())
+
+    state = "" if one.is_driven else "; cut off: `kbtool sweep attach` drives it on"
+    lines = [f"sweep {one.sweep.id} in {one.sweep.session}: {one.sweep.told}{state}"]
+    for card, held in one.held_s.items():
+        lines.append(f"  {'held':<9}{card} for {seconds(held)}")
+    if one.money.spent:
+        lines.append(f"  {'spent':<9}{sums(one.money.spent)} that is in no cost line yet")
+    left = "unknown" if one.to_come_s is None else f"about {seconds(one.to_come_s)}"
+    come = one.money.to_come
+    cost = ", what it costs is unknown" if come is None else f", {sums(come)}" if come else ""
+    lines.append(f"  {'to come':<9}{left}{cost}")
+    if one.money.unknown:
+        lines.append(f"  {'':<9}not counted, because nobody knows: {', '.join(one.money.unknown)}")
+    return lines
+
+
 def _ended(record: Sweep, cell: Cell) -> str:
     """How a cell ended, in a line."""
     from kbtool.model.sweep import TRANSIENT
@@ -146,10 +204,13 @@ def _ended(record: Sweep, cell: Cell) -> str:
 
 
 def _money_text(base: KnowledgeBase, record: Sweep) -> str:
+    from datetime import UTC, datetime
+
     from kbtool.ledger.held import held
     from kbtool.model.money import amount_text
 
-    known = [one.money for one in held(base, record) if one.money is not None]
+    cards = held(base, record, datetime.now(UTC))
+    known = [one.money for one in cards if one.money is not None]
     return f"; {amount_text(sum(known[1:], known[0]))} so far" if known else ""
 
 

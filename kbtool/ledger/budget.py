@@ -7,7 +7,7 @@ see ``kbtool.ledger.session_costs``. A figure that is not known is ``None``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -30,6 +30,21 @@ class MonthLimits(NamedTuple):
     currency: str | None
 
 
+class Ongoing(NamedTuple):
+    """What a sweep under way adds to the costs of its session."""
+
+    id: str
+    session: str
+    spent: dict[str, Decimal]
+    """Currency → money so far that is in no cost line of the session yet."""
+    per_hour: dict[str, Fraction]
+    """Currency → what the cards that it holds now cost."""
+    to_come: dict[str, Decimal] | None
+    """Currency → what the rest should cost; ``None`` if nobody knows."""
+    unknown: list[str]
+    """What is in none of these."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """A limit of time or money for a session or a month, and how much of it is spent."""
@@ -43,6 +58,10 @@ class Budget:
     """``None`` if nothing is known of it."""
     per_minute: Fraction
     """How much is spent a minute now."""
+    under_way: Decimal = Decimal(0)
+    """How much of ``spent`` is by sweeps under way, whose costs are not final."""
+    to_come: Decimal | None = Decimal(0)
+    """What they should take besides; ``None`` if nobody knows."""
 
     @property
     def left(self) -> Decimal | None:
@@ -85,6 +104,8 @@ class Account:
     budgets: list[Budget]
     ticks: bool = False
     """Whether its time runs now."""
+    sweeps: Sequence[Ongoing] = ()
+    """Its sweeps under way, which are not in ``spent``."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +118,8 @@ class Status:
     month_budgets: list[Budget]
     month_unknown: dict[str, int] = field(default_factory=dict)
     """Kind, or ``minutes`` → sessions of the month of which it, or a part of it, is not known."""
+    sweeps: Sequence[Ongoing] = ()
+    """Those under way."""
 
     @property
     def budgets(self) -> list[Budget]:
@@ -114,11 +137,16 @@ class Status:
         ends = [
             (at, budget) for budget in self.budgets if (at := budget.full_at(self.now)) is not None
         ]
-        return min(ends, key=lambda end: end[0], default=None) if self.going else None
+        return (
+            min(ends, key=lambda end: end[0], default=None) if self.going or self.sweeps else None
+        )
 
 
 def status(
-    sessions: Iterable[SessionCosts], months: Sequence[MonthLimits], now: datetime
+    sessions: Iterable[SessionCosts],
+    months: Sequence[MonthLimits],
+    now: datetime,
+    sweeps: Sequence[Ongoing] = (),
 ) -> Status:
     """Where every running session and this month stand.
 
@@ -127,9 +155,13 @@ def status(
         months: the limits of months.
         now: the present moment, with its zone; the month is that of its calendar. A session
             counts whole in the month of its day, as in ``kbtool costs --by month``.
+        sweeps: those under way; they count with their sessions.
     """
     month = f"{now:%Y-%m}"
-    accounts = [account(session, now) for session in sessions]
+    accounts = [
+        account(session, now, [one for one in sweeps if one.session == session.id])
+        for session in sessions
+    ]
     missing: dict[str, int] = {}
     for one in _within(month, accounts):
         for kind in (*(["minutes"] if one.minutes is None else []), *one.unknown):
@@ -140,6 +172,7 @@ def status(
         month,
         [budget for one in months if one.month == month for budget in month_budgets(one, accounts)],
         missing,
+        sweeps,
     )
 
 
@@ -164,8 +197,25 @@ def month_budgets(limits: MonthLimits, accounts: Iterable[Account]) -> list[Budg
         burn = sum((one.per_hour.get(currency, Fraction(0)) for one in within), Fraction(0))
         # If it is not known what has been spent, nor is it when the budget will be used up.
         pace = Fraction(0) if any(_burnt_unknown(one, currency) for one in within) else burn / 60
-        budgets.append(Budget(limits.month, currency, Decimal(limits.money), known, pace))
+        budget = Budget(limits.month, currency, Decimal(limits.money), known, pace)
+        budgets.append(_with(budget, [one for each in within for one in each.sweeps]))
     return budgets
+
+
+def _with(budget: Budget, sweeps: Sequence[Ongoing]) -> Budget:
+    """A budget of money with what sweeps under way take of it."""
+    so_far = [one.spent[budget.unit] for one in sweeps if budget.unit in one.spent]
+    rest = [one.to_come for one in sweeps]
+    known = [one.get(budget.unit, Decimal(0)) for one in rest if one is not None]
+    burn = sum((one.per_hour.get(budget.unit, Fraction(0)) for one in sweeps), Fraction(0))
+    under_way = sum(so_far, Decimal(0))
+    return replace(
+        budget,
+        spent=(budget.spent or Decimal(0)) + under_way if so_far else budget.spent,
+        per_minute=budget.per_minute + burn / 60,
+        under_way=under_way,
+        to_come=sum(known, Decimal(0)) if len(known) == len(rest) else None,
+    )
 
 
 def _within(month: str, accounts: Iterable[Account]) -> list[Account]:
@@ -199,7 +249,7 @@ def elapsed(session: SessionCosts, now: datetime) -> Decimal | None:
     return total / 60 if session.stretches else None
 
 
-def account(session: SessionCosts, now: datetime | None) -> Account:
+def account(session: SessionCosts, now: datetime | None, sweeps: Sequence[Ongoing] = ()) -> Account:
     """What a session has taken, up to ``now`` if it runs; without it, what its record says."""
     runs = session.status == "running" and now is not None
     minutes = elapsed(session, now) if runs and now is not None else session.minutes
@@ -220,10 +270,9 @@ def account(session: SessionCosts, now: datetime | None) -> Account:
         # Without the time it is not known what is spent, nor when the budget is used up.
         burn = Fraction(0) if minutes is None else per_hour.get(currency, Fraction(0))
         known = spent.get(currency)
-        budgets.append(
-            Budget(session.label, currency, Decimal(session.budget_money), known, burn / 60)
-        )
-    return Account(session, minutes, spent, per_hour, unknown, budgets, ticks)
+        limit = Decimal(session.budget_money)
+        budgets.append(_with(Budget(session.label, currency, limit, known, burn / 60), sweeps))
+    return Account(session, minutes, spent, per_hour, unknown, budgets, ticks, sweeps)
 
 
 def _is_ahead(session: SessionCosts, now: datetime) -> bool:

@@ -32,12 +32,18 @@ class Held(NamedTuple):
         return None if self.price is None else money_of(self.price, self.held_s)
 
 
-def held(base: KnowledgeBase, sweep: Sweep) -> list[Held]:
-    """Each card that the sweep held, the longest first."""
+def held(base: KnowledgeBase, sweep: Sweep, now: datetime | None = None) -> list[Held]:
+    """Each card that the sweep held, the longest first.
+
+    Args:
+        base: the knowledge base.
+        sweep: the sweep.
+        now: the present moment, up to which cells count that run. Default: they do not count.
+    """
     busy = sweep.busy_s
     found = [
         Held(card, seconds, busy.get(card, 0.0), rate_of(base, card))
-        for card, seconds in sweep.held_s.items()
+        for card, seconds in sweep.held_until(now).items()
     ]
     return sorted(found, key=lambda one: -one.held_s)
 
@@ -61,7 +67,7 @@ def enter(base: KnowledgeBase, sweep: Sweep) -> list[str]:
         minutes = half_up(Decimal(repr(one.held_s)) / 60, 1)
         line: dict[str, str | None] = {
             "kind": "gpu",
-            "id": f"sweep-{sweep.id[-4:]}" + (f"-{number}" if number > 1 else ""),
+            "id": cost_id(sweep) + (f"-{number}" if number > 1 else ""),
             "basis": "estimated",
             "duration": f"{minutes} min",
             "rate": one.price.rate.text,
@@ -73,6 +79,11 @@ def enter(base: KnowledgeBase, sweep: Sweep) -> list[str]:
             key: value for key, value in line.items() if value is not None
         })  # fmt: skip
     return left
+
+
+def cost_id(sweep: Sweep) -> str:
+    """The id of its cost line in its session; those of further cards begin so."""
+    return f"sweep-{sweep.id[-4:]}"
 
 
 def rate_of(base: KnowledgeBase, card: str | None) -> Price | None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from kbtool.ledger.keep_or_stop import Name, Span
+from kbtool.ledger.keep_or_stop import Name, Span, span_text
 from kbtool.ledger.rates import find_figure, find_rate, sound_ledger
+from kbtool.ledger.under_way import UnderWay
 from kbtool.model.base import Amount, Duration, Likelihood, Quantity, Rate
 from kbtool.model.cost import CostKind
 from kbtool.model.errors import UsageError
 from kbtool.model.ledger import KeepOrStop
 from kbtool.model.price import currency_of, ends_per_hour
+from kbtool.model.session_costs import plain_card
+from kbtool.model.words import listed
 from kbtool.store.tree import KnowledgeBase
 
 _NOTHING = Span(Fraction(0), Fraction(0))
@@ -62,6 +65,50 @@ def inputs_of(
         names = ", ".join(sorted(given.currencies))
         raise UsageError(f"the figures are in several currencies ({names}); give them all in one")
     return inputs, given.currencies.pop(), given.sources
+
+
+def after_sweeps(
+    base: KnowledgeBase,
+    options: Mapping[str, Any],
+    inputs: Mapping[Name, Span],
+    sources: Mapping[Name, str],
+    sweeps: Sequence[UnderWay],
+) -> tuple[dict[Name, Span], dict[Name, str], list[str]]:
+    """The inputs without the time for which sweeps hold the card, where that comes from, and what
+    is to be said of each sweep under way.
+
+    Args:
+        base: the knowledge base.
+        options: as given to ``inputs_of``.
+        inputs: from there.
+        sources: from there.
+        sweeps: those under way.
+    """
+    given = _Given(base, options)
+    price = given.ledger.price(str(given.option("rate")))
+    card = plain_card(price.card) if price else None
+    idle, said, notes = inputs["idle"], sources["idle"], []
+    for one in sweeps:
+        name = f"sweep {one.sweep.id}"
+        held = listed(one.held_s)
+        if not one.is_driven or not held:
+            continue
+        if card is None:
+            notes.append(
+                f"{name} holds {held}. If that is this card, give --rate as an id of the ledger"
+                " that names the card: then its time does not count as idle"
+            )
+        elif card in map(plain_card, one.held_s):
+            if one.wall_s is None:
+                notes.append(
+                    f"{name} holds the card, nobody knows for how long: that counts as idle here"
+                )
+                continue
+            hours = Fraction(one.wall_s).limit_denominator(10**6) / 3600
+            idle = Span(*(max(Fraction(0), end - hours) for end in idle))
+            said += f", less {span_text(Span(hours, hours), 'h')} of {name}"
+            notes.append(f"{name} holds the card: only the time after it counts as idle")
+    return {**inputs, "idle": idle}, {**sources, "idle": said}, notes
 
 
 class _Given:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, Field, model_validator
@@ -60,9 +61,14 @@ class Attempt(Model):
     @property
     def held_s(self) -> float | None:
         """Seconds for which it held its machine; of one that was lost, at most."""
-        if self.started is None or self.ended is None:
+        return self.held_until(None)
+
+    def held_until(self, now: datetime | None) -> float | None:
+        """The same up to ``now``, of one that has not ended."""
+        ended = self.ended or now
+        if self.started is None or ended is None:
             return None
-        return max(0.0, (self.ended - self.started).total_seconds())
+        return max(0.0, (ended - self.started).total_seconds())
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -92,6 +98,9 @@ class Cell(Model):
     """Whether that run was made before the sweep: it was not run again."""
     message: str | None = None
     """Why it is so, where no run says it."""
+    expected_s: Annotated[float, Field(ge=0)] | None = None
+    """The seconds that it was expected to take on this machine when the sweep began; null where
+    another machine runs it, where an earlier run stands for it, and in older records."""
     attempts: list[Attempt] = []
 
     @property
@@ -183,7 +192,11 @@ class Sweep(Model):
     @property
     def held_s(self) -> dict[str, float]:
         """Card → seconds for which the attempts held it, a second for each card of several."""
-        return self._seconds(lambda one: one.held_s)
+        return self.held_until(None)
+
+    def held_until(self, now: datetime | None) -> dict[str, float]:
+        """The same up to ``now``: attempts that run count too."""
+        return self._seconds(lambda one: one.held_until(now))
 
     @property
     def busy_s(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ from kbtool.model.errors import NotFoundError, RecordError
 from kbtool.model.sweep import Sweep, digest_of
 from kbtool.store.document import DocumentError, read_bytes
 from kbtool.store.read import MAX_RUN_BYTES
+from kbtool.store.running import running_sweep_files
 from kbtool.store.tree import LAST, KnowledgeBase, meant, read_json
 from kbtool.store.write import write_atomic
 
@@ -34,6 +35,15 @@ def sweeps_in(base: KnowledgeBase) -> list[Sweep]:
         with contextlib.suppress(RecordError):
             found.append(read_sweep(path, base.shown(path)))
     return sorted(found, key=lambda one: (one.started, one.id))
+
+
+def running_sweeps(base: KnowledgeBase) -> list[Sweep]:
+    """The sweeps whose record says that they go on, oldest first."""
+    found = []
+    for path in running_sweep_files(base.root):
+        with contextlib.suppress(RecordError):
+            found.append(read_sweep(path, base.shown(path)))
+    return [one for one in found if one.status == "running"]
 
 
 def sweep_named(base: KnowledgeBase, name: str) -> tuple[Path, Sweep]:
