@@ -460,3 +460,31 @@ def test_commits_without_a_verdict_are_searched_around():
 def test_what_is_known_takes_no_step():
     assert most_steps(Search(-1, 7), {3: "slower"}) == 2
     assert most_steps(Search(-1, 7), {3: "slower", 1: "same", 2: "skipped"}) == 0
+
+
+@pytest.mark.slow
+def test_a_commit_whose_runs_are_as_those_of_the_good_one_is_the_same(rig, said):
+    """Of what no run reads, such as the list of cheats, runs of both commits stand for both."""
+    rig.knowledge.write("kernels/add/notes.txt", "read by no run\n")
+    ids = [rig.commit(None), rig.commit(12.0)]
+    told = said(commits=f"{rig.first}..")
+    assert told["first"]["id"] == ids[1]
+    assert [(one["id"], one["verdict"]) for one in told["steps"]][1:] == [(ids[0], "same")]
+    assert rig.measured == [(ids[1], 5), (ids[0], 5)]
+
+
+@pytest.mark.slow
+def test_runs_that_lie_an_hour_apart_were_not_made_in_turn(rig, said):
+    rig.knowledge.running()
+    bad = rig.commit(12.0)
+    rig.stop_after = 3
+    said(code=4, commits=f"{rig.first}..")
+    left = sorted(rig.root.glob("sessions/*/runs/*.json"))[-1].stem
+    rig.clock += timedelta(hours=1)
+    rig.stop_after = None
+    told = said(commits=f"{rig.first}..")
+    assert rig.measured == [(bad, 5), (bad, 4)]
+    assert len(told["steps"][0]["runs"]["commit"]) == 5
+    # Of A B B, and A B B A … an hour later, the second B has no A beside it.
+    assert left not in told["steps"][0]["runs"]["commit"]
+    assert "running" in (rig.root / "sessions/2025-01-05-now/session.yaml").read_text()

@@ -153,6 +153,20 @@ def test_a_sweep_on_the_processor_costs_nothing(swept, driven):
     assert (sweep["held_s"], sweep["spent"], sweep["to_come"], sweep["unknown"]) == ({}, {}, {}, [])
 
 
+def test_a_budget_of_a_sweep_counts_the_cells_that_run(swept):
+    from kbtool.cli.sweep_output import View
+    from kbtool.ledger.rates import figure
+    from kbtool.model.base import Amount
+
+    going_on(swept)
+    folder = SweepFolder.of(swept.root, swept.last.id)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    base = KnowledgeBase(swept.root)
+    for limit, is_spent in (("0.45 USD", False), ("0.40 USD", True)):  # 0.30 USD are of the first
+        View(base, folder, figure(Amount, limit))(swept.last, None)
+        assert folder.is_asked("paused") is is_spent
+
+
 IDLE = ("keep-or-stop", "--idle", "12 h", "--restart-cost", "1 USD")
 
 
