@@ -279,6 +279,8 @@ def test_each_xid_is_known_in_each_wording_by_its_own_number(wording):
         ("BIN2C-NOTFOUND: bin2c not found", "cmake/bin2c"),
         ("nvlink warning : SM Arch ('sm_52') not found in 'k.cu.o'", "linker/nvlink-arch-missing"),
         ("CUDA_nvrtc_LIB-NOTFOUND", "cmake/variable-not-found"),
+        ("-- Could NOT find torch (missing: TORCH_LIBRARY)", "cmake/torch-not-found"),
+        ("error C3688: invalid literal suffix", "host-compiler/source-encoding"),
         ("manifest for nvidia/cuda:11.3.0-devel-ubuntu20.04 not found", "containers/image-tag"),
         ("cc1plus: error: bad value ('native') for '-march=' switch", "host-compiler/march"),
         ("k.cu:1:10: fatal error: hip/hip_runtime.h: No such file or directory",
