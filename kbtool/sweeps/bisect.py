@@ -217,6 +217,13 @@ class Judging(NamedTuple):
 
     def known(self, commit: Commit) -> Judged | None:
         """What runs tell of a commit beside the good one; ``None`` if more have to be made."""
+        by_runs = self._by_runs(commit)
+        if by_runs is None or by_runs.verdict != "too_noisy":
+            return by_runs
+        return by_runs if len(by_runs.runs[0]) >= self.pairs * self.tries else None
+
+    def _by_runs(self, commit: Commit) -> Judged | None:
+        """The same, with too noisy for an answer; ``None`` if there are too few runs for any."""
         first, second = self.bench.beside(commit.id)
         if len(first) < self.pairs:
             why = self.bench.broken(commit.id)
@@ -229,8 +236,6 @@ class Judging(NamedTuple):
         row = min(rows, key=lambda row: _WORST.index(row.verdict))
         if row.verdict == "unlike" or row.verdict == "missing":
             return Judged(commit, "skipped", row, row.why, ids)
-        if row.verdict == "too_noisy" and len(first) < self.pairs * self.tries:
-            return None
         return Judged(commit, row.verdict, row, row.why, ids)
 
     def judged(self, commit: Commit) -> Judged:
@@ -254,9 +259,9 @@ class Judging(NamedTuple):
                 return Judged(commit, "skipped", why=stopped.why, made=made)
             if not self.bench.beside(commit.id)[0]:
                 break
-        known = self.known(commit)
-        if known is not None:
-            return known._replace(made=made)
+        by_runs = self._by_runs(commit)
+        if by_runs is not None:
+            return by_runs._replace(made=made)
         quiet = len(self.bench.beside(commit.id)[0])
         why = f"other processes were busy: {quiet} of {self.pairs} pairs of runs are quiet"
         return Judged(commit, "too_noisy", why=why, made=made, is_busy=True)

@@ -353,6 +353,18 @@ def test_a_machine_that_is_too_busy_ends_it_and_it_goes_on_later(rig, said):
 
 
 @pytest.mark.slow
+def test_what_is_too_noisy_where_others_are_busy_too_is_passed_over(rig, said):
+    ids = all_of(rig, 10.0, "jumps", 40.0, 40.0)
+    rig.busy = lambda commit: commit == ids[1] and rig.ran.count(commit) > 5
+    told = said("--tries", "2", code=75, commits=f"{rig.first}..")
+    (step,) = [one for one in told["steps"] if one["id"] == ids[1]]
+    assert (step["verdict"], step["made"]) == ("too_noisy", 20)
+    assert step["why"] == "runs of the same code may differ as much"
+    assert len(step["runs"]["commit"]) == 5
+    assert [one["id"] for one in told["in_question"]] == ids[1:3]
+
+
+@pytest.mark.slow
 def test_a_commit_that_solves_another_problem_is_skipped(rig, said):
     ids = all_of(rig, 10.0)
     rig.knowledge.write("kernels/add/harness.py", "SEED = 2\n")
