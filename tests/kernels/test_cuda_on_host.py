@@ -87,6 +87,8 @@ def on_host(tmp_path_factory: pytest.TempPathFactory) -> Run:
             assert status == 0
         return {"out": out, "lse": lse}
 
+    library.lengths_read.restype = ctypes.c_int64
+    run.lengths_read = library.lengths_read  # type: ignore[attr-defined]
     return run
 
 
@@ -128,6 +130,15 @@ def test_the_order_of_the_threads_changes_no_bit(harness: Any, on_host: Run, var
     for order in range(2, 6):
         again = on_host(inputs, variant, order=order)
         assert same_bits(again["out"], first["out"]) and same_bits(again["lse"], first["lse"])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_block_reads_its_length_once(harness: Any, on_host: Run, variant: str) -> None:
+    """Another stream may overwrite it meanwhile."""
+    fields = {"B": 3, "H": 2, "Sq": 70, "Skv": 200, "D": 64, "num_splits": 2}
+    on_host(harness.make_inputs(fields | {"kv_lengths": [200, 0, 77]}, device=CPU, seed=3), variant)
+    work_units = 3 * 2 * 2 * (2 if variant == "two_pass" else 1)
+    assert on_host.lengths_read() == work_units  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -24,6 +24,9 @@ cudaError_t run(int variant, TileParams tp, float* workspace) {
 
 }  // namespace
 
+// How often the kernels of the last call loaded a length.
+extern "C" int64_t lengths_read() { return host_cuda::lengths_read; }
+
 // sizes: B, H, Hkv, Sq, Skv, D, num_splits. strides: four of q, k, v and out, three of lse.
 // lengths: [B], int32 or int64, or null. variant 0: fa1, 1: two_pass.
 extern "C" int run_on_host(int variant, int bf16, const void* q, const void* k, const void* v,
@@ -55,5 +58,6 @@ extern "C" int run_on_host(int variant, int bf16, const void* q, const void* k, 
   tp.tiles = ceil_div(p.Sq, 64);
   tp.aligned_16 = copy_width(p) == 16 && q_is_aligned(p);
   host_cuda::order.seed(static_cast<unsigned>(seed));
+  host_cuda::lengths_read = 0;
   return bf16 != 0 ? run<__nv_bfloat16>(variant, tp, workspace) : run<__half>(variant, tp, workspace);
 }

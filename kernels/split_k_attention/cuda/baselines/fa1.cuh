@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(C::THREADS) fa1_kernel(const __grid_constant__
   const int column_thread = static_cast<int>(threadIdx.x) % C::ROW_THREADS;
   const int64_t work_units = tp.p.B * tp.p.H * tp.tiles;
   for (int64_t work_unit = blockIdx.x; work_unit < work_units; work_unit += gridDim.x) {
-    const TileWork at = locate_tile<C>(tp, work_unit);
+    const TileWork at = locate_tile<C>(tp, work_unit, smem);
     RowState<C> state[C::ROWS];
     attend_tile<C>(tp, at, smem, first_row, column_thread, state);
     store_rows<C>(tp, at, first_row, column_thread, state);

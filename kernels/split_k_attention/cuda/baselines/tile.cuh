@@ -44,7 +44,8 @@ struct TileConfig {
   static constexpr int TILE_BYTES = BLOCK_M * ROW_STRIDE * 2;
   static constexpr int KV_OFFSET = TILE_BYTES;             // Element [BLOCK_KV, ROW_STRIDE]
   static constexpr int WEIGHT_OFFSET = 2 * TILE_BYTES;     // float [BLOCK_M, WEIGHT_STRIDE]
-  static constexpr int SHARED_BYTES = WEIGHT_OFFSET + BLOCK_M * WEIGHT_STRIDE * 4;
+  static constexpr int LENGTH_OFFSET = WEIGHT_OFFSET + BLOCK_M * WEIGHT_STRIDE * 4;  // int64_t
+  static constexpr int SHARED_BYTES = LENGTH_OFFSET + 8;
   static_assert(BLOCK_M == BLOCK_KV, "one loader and one size for tiles of q, k and v");
   static_assert(TILE_BYTES % 16 == 0 && WEIGHT_STRIDE % 4 == 0, "loads of 16 bytes are aligned");
   static_assert(SHARED_BYTES <= 99 * 1024, "what a block of sm_86 and sm_89 may have");
@@ -63,7 +64,8 @@ struct TileWork {
 
 // Work unit number `work_unit` of B * H * tiles. Its keys are all that any of its rows sees.
 template <class C>
-__device__ __forceinline__ TileWork locate_tile(const TileParams& tp, int64_t work_unit) {
+__device__ __forceinline__ TileWork locate_tile(const TileParams& tp, int64_t work_unit,
+                                                unsigned char* smem) {
   TileWork at;
   const int64_t head = work_unit / tp.tiles;
   at.row0 = (tp.tiles - 1 - work_unit % tp.tiles) * C::BLOCK_M;  // causal: the longest start first
@@ -71,7 +73,8 @@ __device__ __forceinline__ TileWork locate_tile(const TileParams& tp, int64_t wo
   at.batch = head / tp.p.H;
   const int64_t left = tp.p.Sq - at.row0;
   at.rows = static_cast<int>(left < C::BLOCK_M ? left : C::BLOCK_M);
-  at.valid = valid_keys(tp.lengths, tp.p.Skv, at.batch);
+  __syncthreads();  // all threads have the length of the work unit before this one
+  at.valid = valid_keys_of_block(tp.lengths, tp.p.Skv, at.batch, smem + C::LENGTH_OFFSET);
   at.key_begin = 0;
   at.key_end = visible_keys(tp.p.causal, at.row0 + at.rows - 1, tp.p.Sq, at.valid);
   return at;

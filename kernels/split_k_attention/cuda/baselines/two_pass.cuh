@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(C::THREADS) partial_kernel(const __grid_consta
   const int64_t work_units = tp.p.B * tp.p.H * tp.tiles * tp.p.num_splits;
   for (int64_t work_unit = blockIdx.x; work_unit < work_units; work_unit += gridDim.x) {
     const int64_t split = work_unit % tp.p.num_splits;
-    TileWork at = locate_tile<C>(tp, work_unit / tp.p.num_splits);
+    TileWork at = locate_tile<C>(tp, work_unit / tp.p.num_splits, smem);
     take_split<C>(at, split, tp.p.num_splits);
     RowState<C> state[C::ROWS];
     attend_tile<C>(tp, at, smem, first_row, column_thread, state);

@@ -12,6 +12,7 @@
 //   CHUNKS, STATE_CHUNKS   chunks of 16 bytes in a row of k or v; of four floats in a row of o
 //   TILE_BYTES, key_of(chunk)    bytes of a tile of k or v; the key of a chunk of 16 bytes
 //   shared_bytes(cluster)  of a block
+//   LENGTH_OFFSET          int64_t in shared memory: the valid keys of the batch entry
 //   ----
 //   ALIGNED, COPY_THREADS  rows of k and v copy 16 bytes at a time; threads that fill one tile together
 //   tile_offset(row, chunk)      byte offset of a chunk in a tile

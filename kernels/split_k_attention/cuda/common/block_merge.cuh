@@ -126,20 +126,20 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
       max_over_all);
 }
 
-// Whether this block is the last of `count` to arrive. It can then read what the earlier ones' epilogues
-// stored before; the counter wraps back to 0.
+// Whether this thread is the last of `count` to arrive; the counter wraps back to 0.
+__device__ __forceinline__ bool thread_arrives_last(unsigned* counter, unsigned count) {
+  unsigned before;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(counter), "r"(count - 1)
+               : "memory");
+  return before == count - 1;
+}
+
+// The same for blocks. The last one can read what the epilogues of the others stored before.
 __device__ __forceinline__ bool arrives_last(unsigned* counter, unsigned count) {
   block_sync();
-  bool last = false;
-  if (threadIdx.x == 0) {
-    unsigned before;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(counter), "r"(count - 1)
-                 : "memory");
-    last = before == count - 1;
-  }
-  return block_sync_or(last);
+  return block_sync_or(threadIdx.x == 0 && thread_arrives_last(counter, count));
 }
 
 // Partial states of the tile's rows, evenly spaced in shared memory.

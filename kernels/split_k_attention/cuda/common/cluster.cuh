@@ -28,6 +28,13 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
 #endif
 }
 
+// What this thread stored before, in any block of the cluster, can be read after cluster_wait.
+__device__ __forceinline__ void cluster_arrive() {
+#if KBTOOL_CLUSTERS
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ void cluster_wait() {
 #if KBTOOL_CLUSTERS
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -42,6 +49,12 @@ __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t ra
   return remote;
 #else
   return address;
+#endif
+}
+
+__device__ __forceinline__ void store_remote(uint32_t remote, int64_t value) {
+#if KBTOOL_CLUSTERS
+  asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(remote), "l"(value) : "memory");
 #endif
 }
 

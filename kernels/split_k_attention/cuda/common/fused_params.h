@@ -16,7 +16,7 @@ constexpr int PIECE_KEYS = 16;  // key blocks are multiples of it
 
 struct FusedParams {
   KvLengths lengths;
-  unsigned* counters;      // [output_tiles, cluster_size]; of fused and ragged
+  unsigned* counters;      // fused: [output_tiles, cluster_size]; ragged: [output_tiles + 1]
   FastDivisor splits;
   FastDivisor inner;       // divides by the query tiles of a KV head or, if heads_inner, by B * Hkv
   FastDivisor kv_heads;

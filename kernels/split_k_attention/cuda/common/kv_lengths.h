@@ -23,6 +23,19 @@ __device__ __forceinline__ int64_t valid_keys(const KvLengths& lengths, int64_t 
                              : __ldcg(static_cast<const int*>(lengths.data) + at);
   return length < 0 ? 0 : (length > Skv ? Skv : length);
 }
+
+// The same for all threads of a block, which call it together, by one load: another stream may overwrite the
+// lengths during the call, and threads that saw unlike ones would wait for each other for ever. `slot` lies in
+// shared memory.
+__device__ __forceinline__ int64_t valid_keys_of_block(const KvLengths& lengths, int64_t Skv,
+                                                       int64_t batch, unsigned char* slot) {
+  if (lengths.data == nullptr) return Skv;
+  int64_t& valid = *reinterpret_cast<int64_t*>(slot);
+  if (threadIdx.x == 0) valid = valid_keys(lengths, Skv, batch);
+  __syncwarp();
+  __syncthreads();
+  return valid;
+}
 #endif
 
 }  // namespace kbtool::cuda

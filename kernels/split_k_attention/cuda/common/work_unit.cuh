@@ -2,6 +2,7 @@
 // heads that share a KV head are packed into the rows of the tile, row = query * heads_per_kv + head.
 #pragma once
 
+#include "async_copy.cuh"
 #include "dependent_launch.cuh"
 #include "fused_params.h"
 
@@ -70,8 +71,24 @@ __device__ __forceinline__ int last_row_of_pair(const FusedParams& fp, const Wor
   return static_cast<int>(min(static_cast<uint32_t>(2 * C::BLOCK_M), fp.rows - at.row0)) - 1;
 }
 
+// The same for paired blocks, which wait for each other's copies: the first one reads the length for both. Both have
+// started.
+__device__ __forceinline__ int64_t valid_keys_of_pair(const FusedParams& fp, const WorkUnit& at,
+                                                      unsigned char* slot) {
+  if (fp.lengths.data == nullptr) return fp.p.Skv;
+  if (at.rank == 0 && threadIdx.x == 0) {
+    const int64_t valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
+    for (uint32_t rank = 0; rank < 2; ++rank) store_remote(remote_address(shared_address(slot), rank), valid);
+  }
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
+  return *reinterpret_cast<int64_t*>(slot);
+}
+
+// smem: [C::LENGTH_OFFSET] is for the length.
 template <class C>
-__device__ __forceinline__ WorkUnit locate(const FusedParams& fp) {
+__device__ __forceinline__ WorkUnit locate(const FusedParams& fp, unsigned char* smem) {
   constexpr uint32_t PAIR_SIZE = C::PAIRED ? 2 : 1;
   WorkUnit at;
   at.rank = blockIdx.x % PAIR_SIZE;
@@ -90,7 +107,12 @@ __device__ __forceinline__ WorkUnit locate(const FusedParams& fp) {
   at.share = share_of(at.rows * C::STATE_CHUNKS, static_cast<int>(fp.cluster_size));
   at.share_inverse = ~0u / static_cast<uint32_t>(at.share) + 1;
   if (fp.lengths.data != nullptr) wait_for_earlier_kernel();
-  at.valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
+  unsigned char* slot = smem + C::LENGTH_OFFSET;
+  if constexpr (C::PAIRED) {
+    at.valid = valid_keys_of_pair(fp, at, slot);
+  } else {
+    at.valid = valid_keys_of_block(fp.lengths, fp.p.Skv, at.batch, slot);
+  }
 
   // The keys that any row of the tile sees are cut evenly, in whole key blocks.
   const int64_t seen = seen_keys(fp, at, last_row_of_pair<C>(fp, at));

@@ -95,7 +95,8 @@ struct FusedConfig {
   static constexpr int STATE_STEP = REGION_BYTES;
   static constexpr int ML_OFFSET = KEY_WARPS * REGION_BYTES;  // float2 [KEY_WARPS, BLOCK_M]
   static constexpr int EXCHANGE_OFFSET = ML_OFFSET + KEY_WARPS * BLOCK_M * 8;  // a barrier
-  static constexpr int RECEIVED_ML_OFFSET = EXCHANGE_OFFSET + 16;  // float2 [cluster, BLOCK_M]
+  static constexpr int LENGTH_OFFSET = EXCHANGE_OFFSET + 8;                    // int64_t
+  static constexpr int RECEIVED_ML_OFFSET = LENGTH_OFFSET + 8;                 // float2 [cluster, BLOCK_M]
 
   static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
   static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "every thread copies the same number of chunks");
@@ -504,7 +505,7 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
     // merge_and_store waits before it stores into other blocks: they must have started.
     cluster_arrive_relaxed();
   }
-  const WorkUnit at = locate<C>(fp);
+  const WorkUnit at = locate<C>(fp, smem);
   attend<C>(fp, at, smem);
   merge_and_store<C>(fp, at, smem);
 }

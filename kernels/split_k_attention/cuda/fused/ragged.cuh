@@ -127,6 +127,15 @@ __device__ __forceinline__ void merge_and_store_piece(
   });
 }
 
+// If another stream overwrites the lengths during the call, blocks disagree about the pieces of a tile, and its
+// counter may stay above 0. The last block to end clears all counters for the next launch.
+__device__ __forceinline__ void clear_counters(const FusedParams& fp) {
+  if (threadIdx.x >= 32) return;
+  const bool last = threadIdx.x == 0 && thread_arrives_last(fp.counters + fp.output_tiles, gridDim.x);
+  if (!__any_sync(~0u, last)) return;
+  for (uint32_t tile = threadIdx.x; tile < fp.output_tiles; tile += 32) fp.counters[tile] = 0;
+}
+
 template <class C>
 __global__ void __launch_bounds__(C::THREADS)
     ragged_kernel(const __grid_constant__ FusedParams fp) {
@@ -187,6 +196,7 @@ __global__ void __launch_bounds__(C::THREADS)
     position = tile_end;
     if (position >= entry.end) ++batch;
   }
+  clear_counters(fp);
 }
 
 static_assert(MAX_RAGGED_ENTRIES * sizeof(RaggedEntry) <= 1920, "beside the tiles in 99 KB");

@@ -32,9 +32,9 @@ struct FusedPlan {
   bool separate_merge() const { return merge_lanes > 0; }
   int64_t blocks() const { return output_tiles * num_splits; }
 
-  // One counter for each merge by the last block to arrive.
+  // One counter for each merge by the last block to arrive, and one of the blocks of a ragged kernel that ended.
   int64_t num_counters() const {
-    if (ragged_blocks > 0) return output_tiles;
+    if (ragged_blocks > 0) return output_tiles + 1;
     return clusters_per_tile() == 1 || separate_merge() ? 0 : output_tiles * cluster_size;
   }
   // Floats: D weighted values for each row and cluster, a maximum and a sum for each row and split.

@@ -66,7 +66,8 @@ struct WgmmaConfig {
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
   static constexpr int BARRIERS = 6 * STAGES + 1;
   static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
-  static constexpr int SHARED_BYTES = ZEROED_OFFSET + 8 * STAGES;
+  static constexpr int LENGTH_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // int64_t
+  static constexpr int SHARED_BYTES = LENGTH_OFFSET + 8;
   static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "sm_90 has 228 KB of shared memory per multiprocessor and keeps 1 KB of it per block");
   static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each block of a pair requests half of the TMA boxes");
@@ -559,12 +560,13 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     prefetch_tensor_map(maps.k);
     prefetch_tensor_map(maps.v);
   }
-  const WorkUnit at = locate<C>(fp);
-  block_sync();
   if constexpr (C::PAIRED) {  // wait until the peer block has initialised its barriers
+    __syncwarp();
     cluster_arrive_relaxed();
     cluster_wait();
   }
+  const WorkUnit at = locate<C>(fp, wgmma_smem);
+  block_sync();
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) release_registers<C::PRODUCER_REGISTERS>();
