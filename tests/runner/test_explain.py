@@ -316,6 +316,21 @@ def test_lines_of_nvprof_are_of_the_profiler(line):
     assert printed_by(KnowledgeBase(ROOT).catalogue.values(), line) == {"profile"}
 
 
+def test_no_advice_is_the_opposite_of_the_remedy():
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+
+    def first_three(text: str) -> list[str]:
+        return [match.name for match in seen([], catalogue, [text.encode()]).matches][:3]
+
+    too_little = first_three(
+        "ValueError: Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than"
+        " desired GPU memory utilization (0.9, 19.84 GiB)."
+    )
+    assert "memory/memory-at-start" in too_little
+    assert "memory/kv-cache" not in too_little  # which says to raise it
+    assert "install/repository-broken" not in first_three("Failed to fetch CUDA devices.")
+
+
 def test_a_binding_of_one_language_is_not_named_for_another():
     text = "numba.cuda.cudadrv.driver.CudaAPIError: [34] Call to cuInit results in an error"
     catalogue = KnowledgeBase(ROOT).catalogue.values()
