@@ -112,6 +112,7 @@ ROUNDS_NO_MONEY = {
     "ledger/gain.py:per_speedup": "a speedup, which is measured",
     "cli/session/life.py:_refuse_forgotten": "hours since a mark",
     "cli/sweep_output.py:sweep_json": "seconds for which a card was held",
+    "cli/sweep_output.py:under_way_json": "the same, and seconds to come",
     "cli/sweep_output.py:print_sweep": "the share of them in steps",
     "site/pages/sweep.py:_cards": "the same share",
     "site/pages/sweep.py:_fastest": "times of a kernel",
