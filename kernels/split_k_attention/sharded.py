@@ -127,6 +127,7 @@ def calls(rank: Rank, case: Case) -> dict[str, Call | None]:
 
 
 def _exchange(rank: Rank, case: Case) -> Call:
+    # As split_k_attention_sharded packs it: the last two elements are the bits of the LSE.
     state = case.q.new_zeros(*case.q.shape[:3], D + 2)
     states = state.new_empty(rank.count, *state.shape)
 
