@@ -47,6 +47,8 @@ def split_k_attention(
     sinks: Tensor | None = ...,
     k_scale: Tensor | None = ...,
     v_scale: Tensor | None = ...,
+    cu_seqlens_q: Tensor | None = ...,
+    max_seqlen_q: int | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[False] = ...,
@@ -69,6 +71,8 @@ def split_k_attention(
     sinks: Tensor | None = ...,
     k_scale: Tensor | None = ...,
     v_scale: Tensor | None = ...,
+    cu_seqlens_q: Tensor | None = ...,
+    max_seqlen_q: int | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[True],
@@ -90,6 +94,8 @@ def split_k_attention(
     sinks: Tensor | None = None,
     k_scale: Tensor | None = None,
     v_scale: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    max_seqlen_q: int | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -100,7 +106,8 @@ def split_k_attention(
     values). The states are merged in a fixed order, so results are bitwise reproducible.
 
     Args:
-        q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides.
+        q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides. With
+            ``cu_seqlens_q``, ``(total_q, H, D)``.
         k: Keys, ``(B, Hkv, Skv, D)``, dtype and device of ``q``. Any strides, expanded included.
             ``H`` is a multiple of ``Hkv``; query head ``h`` reads key head ``h // (H // Hkv)``.
             Keys and values of queries of 16 bits may be float8_e4m3fn or float8_e5m2.
@@ -139,6 +146,15 @@ def split_k_attention(
         k_scale: What keys of 8 bits are multiplied by, float32: one number, ``()`` or ``(1,)``, or
             one for each KV head, ``(Hkv,)``, contiguous; 1 by default. It stays on the device.
         v_scale: The same for values.
+        cu_seqlens_q: Where the queries of each batch entry begin if the entries have different
+            numbers of them, ``(B + 1,)``, int32, contiguous, on the device of ``q``: entry ``b``
+            has the rows ``cu_seqlens_q[b]`` to ``cu_seqlens_q[b + 1] - 1`` of ``q``. It begins with
+            0 and never falls; an entry may have no queries. ``causal`` and ``window`` align with
+            the queries of each entry: ``Sq`` is ``cu_seqlens_q[b + 1] - cu_seqlens_q[b]``. Rows of
+            ``q`` after the last entry's, as in a padded batch, see no key, whatever they hold. The
+            CPU refuses other values. CUDA does not take it yet.
+        max_seqlen_q: The most queries of an entry; needed with ``cu_seqlens_q``. It may be larger
+            than what any entry has.
         variant: Name of the implementation: ``two_pass`` on the CPU; ``fa1``, ``two_pass`` or
             ``fused`` on CUDA, and ``wgmma`` on sm_90. Default: the fastest for the shapes and the
             device.
@@ -153,7 +169,8 @@ def split_k_attention(
 
     Returns:
         The output, ``(B, H, Sq, D)``, contiguous, dtype of ``q``, accumulated in float32. With
-        ``return_lse``, also the natural-log LSE, ``(B, H, Sq)``, float32. A row that sees no key
+        ``return_lse``, also the natural-log LSE, ``(B, H, Sq)``, float32. With ``cu_seqlens_q``
+        they are ``(total_q, H, D)`` and ``(total_q, H)``. A row that sees no key
         (``Skv == 0``, length 0, or queries before the first key under ``causal``) has output 0 and
         LSE -inf. A NaN key that a row sees makes both NaN, a NaN value its column of the output; a
         logit of +inf makes its output NaN and its LSE +inf.
@@ -180,7 +197,8 @@ def split_k_attention(
     made: Tensor | tuple[Tensor, Tensor] = _loaded["split_k_attention"](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
         block_table=block_table, window=window, softcap=softcap, sinks=sinks, k_scale=k_scale,
-        v_scale=v_scale, variant=variant, overlap=overlap, return_lse=return_lse,
+        v_scale=v_scale, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, variant=variant,
+        overlap=overlap, return_lse=return_lse,
     )  # fmt: skip
     return made
 

@@ -70,9 +70,25 @@ struct CallOptions {
   std::optional<Tensor> sinks;
   std::optional<Tensor> k_scale;
   std::optional<Tensor> v_scale;
+  std::optional<Tensor> cu_seqlens_q;
+  std::optional<int64_t> max_seqlen_q;
   std::optional<std::string> variant;
   std::optional<bool> overlap;
 };
+
+// Queries are (B, H, Sq, D) or, with cu_seqlens_q, packed: (total_q, H, D).
+inline bool is_packed(const CallOptions& options) { return options.cu_seqlens_q.has_value(); }
+
+inline int64_t num_entries(const Tensor& q, const CallOptions& options) {
+  return is_packed(options) ? options.cu_seqlens_q->size(0) - 1 : q.size(0);
+}
+
+inline int64_t head_dim(const Tensor& q) { return q.size(q.dim() - 1); }
+
+// Queries of a batch entry, at most.
+inline int64_t max_queries(const Tensor& q, const CallOptions& options) {
+  return is_packed(options) ? *options.max_seqlen_q : q.size(2);
+}
 
 // Keys of a batch entry by the shapes: Skv, or what the pages of an entry hold.
 inline int64_t num_keys(const Tensor& k, const CallOptions& options) {
@@ -94,9 +110,11 @@ inline void check_same_place(const char* name, const Tensor& t, const Tensor& of
   }
 }
 
-inline void check_operand(const char* name, const char* layout, const Tensor& t, const Tensor& q) {
-  if (t.dim() != 4) {
-    fail(name, " must have 4 dimensions ", layout, ", got ", t.dim(), ": ", text_of(shape_of(t)));
+inline void check_operand(const char* name, const char* layout, int64_t dimensions, const Tensor& t,
+                          const Tensor& q) {
+  if (t.dim() != dimensions) {
+    fail(name, " must have ", dimensions, " dimensions ", layout, ", got ", t.dim(), ": ",
+         text_of(shape_of(t)));
   }
   check_same_place(name, t, q);
 }
@@ -131,20 +149,48 @@ inline const char* layout_hint(bool paged) {
                : "";
 }
 
+constexpr int64_t MAX_QUERIES = (int64_t{1} << 31) - 1;  // of an entry of packed queries
+
+// Where each entry's queries begin in packed ones. The CPU checks the values in check_packed; CUDA clamps them.
+inline void check_cu_seqlens(const Tensor& q, const CallOptions& options) {
+  if (!is_packed(options)) {
+    if (options.max_seqlen_q.has_value()) fail("max_seqlen_q must come with cu_seqlens_q, got None");
+    return;
+  }
+  const Tensor& bounds = *options.cu_seqlens_q;
+  check_same_place("cu_seqlens_q", bounds, q);
+  if (bounds.scalar_type() != ScalarType::Int) {
+    fail("cu_seqlens_q must be torch.int32, got ", type_of(bounds), "; call .int() on it");
+  }
+  if (bounds.dim() != 1 || bounds.size(0) < 1 || !bounds.is_contiguous()) {
+    fail("cu_seqlens_q must be contiguous, of shape (B + 1,), got shape ", text_of(shape_of(bounds)),
+         " with strides ", text_of(strides_of(bounds)));
+  }
+  if (!options.max_seqlen_q.has_value()) fail("max_seqlen_q must come with cu_seqlens_q, got None");
+  if (*options.max_seqlen_q < 0 || *options.max_seqlen_q > MAX_QUERIES) {
+    fail("max_seqlen_q must lie in [0, ", MAX_QUERIES, "], got ", *options.max_seqlen_q);
+  }
+}
+
 // Checks of q, k and v for every device. Element types and head dimensions: see each device's check.
-inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bool paged) {
-  check_operand("q", "(B, H, Sq, D)", q, q);
+inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
+  const bool paged = options.block_table.has_value();
+  const bool packed = is_packed(options);
+  check_operand("q", packed ? "(total_q, H, D)" : "(B, H, Sq, D)", packed ? 3 : 4, q, q);
   const char* layout = paged ? "(pages, Hkv, page_size, D)" : "(B, Hkv, Skv, D)";
-  check_operand("k", layout, k, q);
-  check_operand("v", layout, v, q);
+  check_operand("k", layout, 4, k, q);
+  check_operand("v", layout, 4, v, q);
   check_dtypes(q, k, v);
-  if (q.size(3) < 1) fail("q must have D of at least 1, got shape ", text_of(shape_of(q)));
-  if (!paged) check_size("k", "B", k.size(0), q.size(0), "as q");
-  check_size("k", "D", k.size(3), q.size(3), "as q");
+  const int64_t D = head_dim(q);
+  if (D < 1) fail("q must have D of at least 1, got shape ", text_of(shape_of(q)));
+  if (!paged) {
+    check_size("k", "B", k.size(0), num_entries(q, options), packed ? "entries of cu_seqlens_q" : "as q");
+  }
+  check_size("k", "D", k.size(3), D, "as q");
   check_size("v", paged ? "pages" : "B", v.size(0), k.size(0), paged ? "as k" : "as q");
   check_size("v", "Hkv", v.size(1), k.size(1), "as k");
   check_size("v", paged ? "page_size" : "Skv", v.size(2), k.size(2), "as k");
-  check_size("v", "D", v.size(3), q.size(3), "as q");
+  check_size("v", "D", v.size(3), D, "as q");
   const int64_t page_size = k.size(2);
   if (paged && (page_size < 1 || page_size > MAX_PAGE_SIZE || (page_size & (page_size - 1)) != 0)) {
     fail("k must have a page_size that is a power of two, 1 to ", MAX_PAGE_SIZE, ", got ", page_size,
@@ -165,25 +211,25 @@ inline void check_num_splits(std::optional<int64_t> num_splits) {
 }
 
 // Device, dtype and shape: the CPU checks the values in read_lengths, and CUDA clamps them in valid_keys.
-inline void check_lengths(const Tensor& lengths, const Tensor& q) {
+inline void check_lengths(const Tensor& lengths, const Tensor& q, int64_t B) {
   check_same_place("kv_lengths", lengths, q);
   const ScalarType type = lengths.scalar_type();
   if (type != ScalarType::Int && type != ScalarType::Long) {
     fail("kv_lengths must be Int or Long, got ", type_of(lengths));
   }
-  if (lengths.dim() != 1 || lengths.size(0) != q.size(0)) {
-    fail("kv_lengths must have shape (B,) = (", q.size(0), ",), got ", text_of(shape_of(lengths)));
+  if (lengths.dim() != 1 || lengths.size(0) != B) {
+    fail("kv_lengths must have shape (B,) = (", B, ",), got ", text_of(shape_of(lengths)));
   }
 }
 
 // Which page each key is in. The CPU checks the entries in check_pages; CUDA cannot.
-inline void check_block_table(const Tensor& table, const Tensor& q) {
+inline void check_block_table(const Tensor& table, const Tensor& q, int64_t B) {
   check_same_place("block_table", table, q);
   if (table.scalar_type() != ScalarType::Int) {
     fail("block_table must be torch.int32, got ", type_of(table), "; call .int() on it");
   }
-  if (table.dim() != 2 || table.size(0) != q.size(0)) {
-    fail("block_table must have shape (B, pages of an entry), B=", q.size(0), ", got ",
+  if (table.dim() != 2 || table.size(0) != B) {
+    fail("block_table must have shape (B, pages of an entry), B=", B, ", got ",
          text_of(shape_of(table)));
   }
   if (table.size(1) > 1 && table.stride(1) != 1) {
@@ -224,11 +270,12 @@ inline void check_kv_scale(const char* name, const std::optional<Tensor>& scale,
 constexpr double MAX_SCALE = 2.3e38;    // times log2(e), it still fits a float
 constexpr double MIN_SOFTCAP = 1.0e-37;  // its inverse still fits a float
 
-// Checks of the options for every device; q and k have 4 dimensions.
+// Checks of the options for every device, after those of the operands.
 inline void check_options(const Tensor& q, const Tensor& k, const CallOptions& options) {
+  const int64_t B = num_entries(q, options);
   check_num_splits(options.num_splits);
-  if (options.kv_lengths.has_value()) check_lengths(*options.kv_lengths, q);
-  if (options.block_table.has_value()) check_block_table(*options.block_table, q);
+  if (options.kv_lengths.has_value()) check_lengths(*options.kv_lengths, q, B);
+  if (options.block_table.has_value()) check_block_table(*options.block_table, q, B);
   if (options.sinks.has_value()) check_sinks(*options.sinks, q);
   check_kv_scale("k_scale", options.k_scale, k);
   check_kv_scale("v_scale", options.v_scale, k);

@@ -104,11 +104,28 @@ std::vector<int64_t> read_lengths(const Tensor& lengths, int64_t Skv, bool paged
   return valid;
 }
 
+void check_packed(const kbtool::SplitKParams& p, const CallOptions& options) {
+  const int32_t* bounds = p.cu_seqlens_q;
+  if (bounds[0] != 0) fail("cu_seqlens_q must begin with 0, got ", bounds[0]);
+  for (int64_t b = 0; b < p.entries; ++b) {
+    const int64_t queries = int64_t{bounds[b + 1]} - bounds[b];
+    if (queries < 0 || queries > *options.max_seqlen_q) {
+      fail("cu_seqlens_q must rise by 0 to max_seqlen_q = ", *options.max_seqlen_q, ", got ", bounds[b],
+           " and then ", bounds[b + 1], " at ", b + 1);
+    }
+  }
+  if (bounds[p.entries] > p.Sq) {
+    fail("cu_seqlens_q must end at total_q = ", p.Sq, " of q at most, got ", bounds[p.entries]);
+  }
+}
+
 // Entries of pages whose keys no row sees are not looked at.
 void check_pages(const kbtool::SplitKParams& p) {
-  for (int64_t b = 0; b < p.B; ++b) {
+  for (int64_t b = 0; b < p.entries; ++b) {
     const int64_t valid = p.kv_lengths[b];
-    const int64_t first = kbtool::first_visible_key(p.window, 0, p.Sq, valid) / p.page_size;
+    const int64_t queries = kbtool::cpu::queries_of_entry(p, b);
+    if (queries == 0) continue;
+    const int64_t first = kbtool::first_visible_key(p.window, 0, queries, valid) / p.page_size;
     const int64_t end = kbtool::ceil_div(valid, p.page_size);
     for (int64_t i = first; i < end; ++i) {
       const int32_t page = p.block_table[b * p.block_table_stride + i];
@@ -140,13 +157,13 @@ struct Cpu {
     if (options.variant.has_value() && *options.variant != VARIANTS) {
       kbtool::fail_variant(*options.variant, VARIANTS, q);
     }
-    const int64_t queries = std::min(q.size(2), kbtool::cpu::BLOCK_M);  // of a tile, at most
-    const int64_t tiles =
-        q.size(0) * k.size(1) * kbtool::cpu::query_tiles(q.size(1), k.size(1), q.size(2));
+    const int64_t queries = std::min(kbtool::max_queries(q, options), kbtool::cpu::BLOCK_M);  // of a tile, at most
+    const int64_t tiles = query_tiles(q, k, options);
     const int64_t splits = options.num_splits.value_or(kbtool::choose_num_splits(
         tiles, num_keys_seen(k, options, queries), kbtool::cpu::NOMINAL_WORKERS, kbtool::cpu::MIN_KEYS));
-    const int64_t rows = q.size(0) * q.size(1) * q.size(2);
-    return {splits, splits == 1 ? 0 : splits * rows * (q.size(3) + 2)};
+    const int64_t D = kbtool::head_dim(q);
+    const int64_t rows = q.numel() / D;
+    return {splits, splits == 1 ? 0 : splits * rows * (D + 2)};
   }
 
   static int64_t most_workspace(const Tensor& q, const Tensor& k, const CallOptions& options) {
@@ -171,6 +188,12 @@ struct Cpu {
       lengths = read_lengths(*options.kv_lengths, p.Skv, p.block_table != nullptr);
       p.kv_lengths = lengths.data();
     }
+    if (p.cu_seqlens_q != nullptr) {
+      check_packed(p, options);
+      lengths.resize(p.entries, p.Skv);
+      lengths.push_back(0);  // of the queries after the last entry's
+      p.kv_lengths = lengths.data();
+    }
     if (p.block_table != nullptr) check_pages(p);
     partial_pass(p, kernels_for(q.scalar_type(), p.kv_type));
   }
@@ -181,6 +204,15 @@ struct Cpu {
   }
 
  private:
+  static int64_t query_tiles(const Tensor& q, const Tensor& k, const CallOptions& options) {
+    const int64_t H = q.size(1);
+    const int64_t Hkv = k.size(1);
+    const int64_t B = kbtool::num_entries(q, options);
+    if (!kbtool::is_packed(options)) return B * Hkv * kbtool::cpu::query_tiles(H, Hkv, q.size(2));
+    if (Hkv == 0) return 0;
+    return Hkv * (H / Hkv * q.size(0) / kbtool::cpu::BLOCK_M + B);  // at most, by the shapes
+  }
+
   static void check_type(const char* name, ScalarType type) {
     if (type == ScalarType::Float || type == ScalarType::Half || type == ScalarType::BFloat16) {
       return;
@@ -203,16 +235,19 @@ STABLE_TORCH_LIBRARY(kbtool, m) {
       "split_k_attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
       "int? num_splits=None, Tensor? kv_lengths=None, Tensor? block_table=None, int? window=None, "
       "float? softcap=None, Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None, "
-      "str? variant=None, bool? overlap=None) -> (Tensor, Tensor)");
+      "Tensor? cu_seqlens_q=None, int? max_seqlen_q=None, str? variant=None, bool? overlap=None) "
+      "-> (Tensor, Tensor)");
   m.def(
       "split_k_attention_out(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
       "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "
       "Tensor? block_table=None, int? window=None, float? softcap=None, Tensor? sinks=None, "
-      "Tensor? k_scale=None, Tensor? v_scale=None, str? variant=None, bool? overlap=None, "
-      "Tensor(a!) out, Tensor(b!) lse, Tensor(c!) workspace) -> ()");
+      "Tensor? k_scale=None, Tensor? v_scale=None, Tensor? cu_seqlens_q=None, "
+      "int? max_seqlen_q=None, str? variant=None, bool? overlap=None, Tensor(a!) out, Tensor(b!) lse, "
+      "Tensor(c!) workspace) -> ()");
   m.def(
       "split_k_attention_plan(Tensor q, Tensor k, *, int? num_splits=None, "
-      "Tensor? block_table=None, int? window=None, str? variant=None) -> (int, int)");
+      "Tensor? block_table=None, int? window=None, Tensor? cu_seqlens_q=None, "
+      "int? max_seqlen_q=None, str? variant=None) -> (int, int)");
   m.def(
       "split_k_attention_partial(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
       "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "

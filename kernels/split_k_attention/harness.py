@@ -24,7 +24,6 @@ def _beside(name: str) -> Any:
 
 _inputs, _right, _PEERS = _beside("inputs"), _beside("reference"), _beside("peers")
 make_inputs = _inputs.make_inputs
-reference, baseline, error_scale = _right.reference, _right.baseline, _right.error_scale
 
 SUBJECT = "split_k"
 # Of PEERS, a literal: the same call, of keys and values that do not lie in pages, and of ones that
@@ -51,6 +50,38 @@ PEERS = (
 
 _GUARD = 1024  # floats past the workspace that must stay as they are
 
+# ---- what is right ----
+
+
+def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    return _as_returned(inputs, _right.reference(inputs), -math.inf)
+
+
+def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    return _as_returned(inputs, _right.baseline(inputs), -math.inf)
+
+
+def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    return _as_returned({**inputs, "sinks": None}, _right.error_scale(inputs), 0.0)
+
+
+def _as_returned(
+    inputs: Mapping[str, Any], dense: dict[str, Tensor], beyond: float
+) -> dict[str, Tensor]:
+    """What belongs to the rows of ``q``, in the order of the rows that the operator is called with.
+    Packed rows after the last entry's are as rows that see no key: their LSE is ``beyond`` or the
+    sink."""
+    if inputs.get("cu_seqlens_q") is None:
+        return dense
+    out, lse = (t.transpose(1, 2).flatten(0, 1)[inputs["rows"]] for t in dense.values())
+    total, H, D = inputs["q_packed"].shape
+    no_lse = lse.new_full((total - len(lse), H), beyond)
+    if inputs.get("sinks") is not None:
+        no_lse[...] = inputs["sinks"]
+    no_out = torch.where(no_lse.isnan(), no_lse, 0)[..., None].expand(-1, -1, D)
+    return {"out": torch.cat([out, no_out.to(out.dtype)]), "lse": torch.cat([lse, no_lse])}
+
+
 # ---- cases beside a listed one ----
 
 _MOST_COLUMNS = 256
@@ -64,12 +95,14 @@ def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     does whether lengths are given."""
     B, H, Hkv, Sq, Skv, D = _inputs.sizes_of(case)
     lengths, splits, layout = case["kv_lengths"], case["num_splits"], case["layout"]
+    queries = case["q_lengths"]
     if layout.startswith("far") or min(B, H, Sq, Skv) == 0:
         return  # gigabytes, or no element that could be wrong
     least_keys = 1 if case["fill"] in {"random", "large_logits", "v_one"} else 8
     for step in (-1, 1):
         if Sq + step > 0:
-            yield {**case, "Sq": Sq + step}
+            fewer = queries and [min(n, Sq + step) for n in queries]
+            yield {**case, "Sq": Sq + step, "q_lengths": fewer}
         if Skv + step >= least_keys:
             clipped = lengths and [min(length, Skv + step) for length in lengths]
             yield {**case, "Skv": Skv + step, "kv_lengths": clipped}
@@ -77,7 +110,8 @@ def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**case, "D": D + step}
         if B + step > 0:
             more = lengths and (lengths[:step] if step < 0 else [*lengths, max(lengths) // 2])
-            yield {**case, "B": B + step, "kv_lengths": more}
+            others = queries and (queries[:step] if step < 0 else [*queries, Sq])
+            yield {**case, "B": B + step, "kv_lengths": more, "q_lengths": others}
         if Hkv + step > 0:
             yield {**case, "H": H // Hkv * (Hkv + step), "Hkv": Hkv + step}
         if H // Hkv + step > 0:
@@ -86,6 +120,13 @@ def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**case, "window": case["window"] + step}
         if splits is not None and 0 < splits + step <= _MOST_SPLITS:
             yield {**case, "num_splits": splits + step}
+        if queries:
+            least = queries.index(min(queries))
+            if 0 <= queries[least] + step <= Sq:
+                moved = [n + step * (b == least) for b, n in enumerate(queries)]
+                yield {**case, "q_lengths": moved}
+            if case["q_padding"] + step >= 0:
+                yield {**case, "q_padding": case["q_padding"] + step}
         if lengths:
             longest = lengths.index(max(lengths))
             if 0 <= lengths[longest] + step <= Skv:
@@ -114,13 +155,13 @@ def call(
         out, lse = torch.ops.kbtool.split_k_attention(q, k, v, **options)
         return {"out": out, "lse": lse}
     numel = workspace_bytes(inputs, variant) // torch.float32.itemsize
-    B, H, Sq, _ = q.shape
-    out = _inputs.stored_as(inputs["out_layout"], q.new_full(q.shape, math.nan))
-    lse = q.new_full((B, H, Sq), math.nan, dtype=torch.float32)
+    stored_as = _inputs.stored_as if q.dim() == 4 else _packed_as
+    out = stored_as(inputs["out_layout"], q.new_full(q.shape, math.nan))
+    lse = q.new_full(q.shape[:-1], math.nan, dtype=torch.float32)
     if inputs["out_layout"].startswith("far"):
-        lse = _inputs.stored_as(inputs["out_layout"], lse[..., None])[..., 0]
+        lse = stored_as(inputs["out_layout"], lse[..., None])[..., 0]
     elif inputs["out_layout"] != "bhsd":
-        lse = lse.new_full((B, Sq, H), math.nan).transpose(1, 2)
+        lse = lse.mT.contiguous().mT
     workspace = q.new_full((numel + _GUARD,), math.nan, dtype=torch.float32)
     torch.ops.kbtool.split_k_attention_out(
         q, k, v, **options, out=out, lse=lse, workspace=workspace[:numel]
@@ -138,7 +179,8 @@ def workspace_bytes(inputs: Mapping[str, Any], variant: str | None = None) -> in
 def _plan(inputs: Mapping[str, Any], variant: str | None) -> tuple[int, int]:
     """The number of splits, and the floats of workspace."""
     q, k, _ = _operands(inputs)
-    given = {name: inputs.get(name) for name in ("num_splits", "block_table", "window")}
+    names = ("num_splits", "block_table", "window", "cu_seqlens_q", "max_seqlen_q")
+    given = {name: inputs.get(name) for name in names}
     splits, numel = torch.ops.kbtool.split_k_attention_plan(q, k, **given, variant=variant)
     return splits, numel
 
@@ -149,18 +191,23 @@ def variants(device: torch.device) -> list[str]:
     return names.split(",")
 
 
+def _packed_as(layout: str, t: Tensor) -> Tensor:
+    return t if layout == "bhsd" else _inputs.as_packed(t, layout)
+
+
 def _operands(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v as the operator takes them."""
+    q = inputs["q"] if inputs.get("cu_seqlens_q") is None else inputs["q_packed"]
     if inputs.get("block_table") is not None:
-        return inputs["q"], inputs["k_pages"], inputs["v_pages"]
+        return q, inputs["k_pages"], inputs["v_pages"]
     if "k_fp8" in inputs:
-        return inputs["q"], inputs["k_fp8"], inputs["v_fp8"]
-    return inputs["q"], inputs["k"], inputs["v"]
+        return q, inputs["k_fp8"], inputs["v_fp8"]
+    return q, inputs["k"], inputs["v"]
 
 
 _OPTIONS = (
     "causal", "scale", "num_splits", "kv_lengths", "block_table", "window", "softcap", "sinks",
-    "k_scale", "v_scale",
+    "k_scale", "v_scale", "cu_seqlens_q", "max_seqlen_q",
 )  # fmt: skip
 
 
@@ -182,9 +229,10 @@ def parts(inputs: Mapping[str, Any], variant: str | None) -> dict[str, Callable[
     """
     inputs = {**inputs, "sinks": None}
     options = _options(inputs)
-    del options["sinks"]
+    for name in ("sinks", "cu_seqlens_q", "max_seqlen_q"):
+        del options[name]
     q, k, v = _operands(inputs)
-    if q.device.type != "cpu" and variant != "two_pass":
+    if inputs.get("cu_seqlens_q") is not None or (q.device.type != "cpu" and variant != "two_pass"):
         return {}
 
     def partial_pass() -> _Results:
@@ -261,7 +309,8 @@ def arms(
         timed[variant] = _tried(functools.partial(ours, q, k, v, **options, variant=variant))
     if peers:
         _clear_past_lengths(inputs)
-    ours_alone = [name for name in ("window", "softcap", "sinks") if inputs.get(name) is not None]
+    names = ("window", "softcap", "sinks", "cu_seqlens_q")
+    ours_alone = [name for name in names if inputs.get(name) is not None]
     is_fp8 = k.dtype != q.dtype
     for peer in peers:
         if q.numel() == 0 or k.numel() == 0:
@@ -336,13 +385,15 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
 
     Raises:
         ValueError: ``kv_lengths`` are given: without a number, the kernel may divide the keys of
-            all entries together. Or keys and values are of 8 bits.
+            all entries together. Or keys and values are of 8 bits, or queries are packed.
     """
     q, k = inputs["q"], inputs["k"]
     if inputs["kv_lengths"] is not None:
         raise ValueError("calls with kv_lengths are not tuned: leave their case sets out")
     if "k_fp8" in inputs:
         raise ValueError("calls with kv_dtype are not tuned: leave their case sets out")
+    if inputs.get("cu_seqlens_q") is not None:
+        raise ValueError("calls with q_lengths are not tuned: leave their case sets out")
     own, _ = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=None, variant=variant)
     most = max(1, k.shape[2] // _LEAST_KEYS)
     counts = sorted({own, *(count for count in _COUNTS if count <= most)})
@@ -356,31 +407,32 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
 
 def work(case: Mapping[str, Any]) -> dict[str, int]:
     """Least bytes to move and operations to do: visible keys only, each key and value read once."""
-    B, H, Hkv, Sq, _, D = _inputs.sizes_of(case)
+    _, H, Hkv, _, _, D = _inputs.sizes_of(case)
     size = _inputs.DTYPES[case.get("dtype", "float16")].itemsize
     kv_size = 1 if case.get("kv_dtype") else size
-    lengths, window = _inputs.lengths_of(case), case.get("window")
+    lengths, queries = _inputs.lengths_of(case), _inputs.queries_of(case)
+    window = case.get("window")
 
-    def pairs(length: int) -> int:
+    def pairs(length: int, rows: int) -> int:
         if not case.get("causal", False):
-            return Sq * length
+            return rows * length
         # The last rows of a bottom-right mask see length, length - 1, … keys, or a window of them.
-        seen = range(length, max(length - Sq, 0), -1)
+        seen = range(length, max(length - rows, 0), -1)
         return sum(seen) if window is None else sum(min(keys, window) for keys in seen)
 
     firsts = _inputs.first_keys_of(case)
-    seen = [range(*ends) for ends in zip(firsts, lengths, strict=True)] if Sq else []
+    seen = [range(*ends) for ends in zip(firsts, lengths, strict=True)] if any(queries) else []
     keys = sum(map(len, seen))
     if case.get("layout") == "expanded":
         stored_kv = max(map(len, seen), default=0) if Hkv else 0
     else:
         stored_kv = Hkv * keys
-        if case.get("page_size") is not None and Sq:
+        if case.get("page_size") is not None and seen:
             ends = [pages * case["page_size"] for pages in _inputs.shared_pages_of(case)]
             shared = [of[: max(0, end - of.start)] for of, end in zip(seen, ends, strict=True)]
             stored_kv -= Hkv * (sum(map(len, shared)) - len(set().union(*shared)))
-    rows = B * H * Sq
+    rows = H * sum(queries)
     return {
         "bytes": 2 * D * (size * rows + kv_size * stored_kv) + 4 * rows,
-        "flops": 4 * D * H * sum(pairs(length) for length in lengths),
+        "flops": 4 * D * H * sum(map(pairs, lengths, queries)),
     }

@@ -31,6 +31,10 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
     with a ``kv_dtype`` has ``k_fp8``, ``v_fp8``, ``k_scale`` and ``v_scale``: those the operator
     gets. Its ``k`` and ``v`` are the same keys and values in their order, in float32 if they are of
     8 bits, for the reference and all else.
+
+    A case with ``q_lengths`` also has ``q_packed``, which the operator gets with ``cu_seqlens_q``
+    and ``max_seqlen_q``. Its ``q`` has the queries of an entry last, after zeros: as the masks are
+    aligned bottom-right, each sees there what it sees in packed ones.
     """
     generator = torch.Generator(device=device).manual_seed(seed)
     dtype = DTYPES[case.get("dtype", "float16")]
@@ -79,6 +83,7 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         v[0, 0, Skv // 3, ::2] = math.inf
     beyond = math.inf if fill == "inf_beyond" else math.nan
     k, v = _hide_unseen(case, k, v, beyond)
+    packed = {} if case.get("q_lengths") is None else _packed(case, q)
     kv_type, scales = _FP8.get(case.get("kv_dtype", "")), _kv_scales(case, generator)
     stored_k, stored_v = k, v
     if kv_type is not None:
@@ -121,7 +126,36 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         "sinks": _sinks(case, generator),
         **scales,
         **given,
+        **packed,
     }
+
+
+def _packed(case: Mapping[str, Any], q: Tensor) -> dict[str, Any]:
+    """The queries of all entries one after the other, and NaN after those of the last. Sets the
+    others of ``q``, (B, H, Sq, D), to 0."""
+    _, _, _, Sq, _, _ = sizes_of(case)
+    lengths = torch.tensor(queries_of(case), dtype=torch.int32)
+    bounds = torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=torch.int32)])
+    used = (torch.arange(Sq) >= Sq - lengths[:, None]).to(q.device)  # (B, Sq)
+    q.transpose(1, 2)[~used] = 0
+    rows = used.flatten().nonzero().flatten()
+    packed = q.transpose(1, 2).flatten(0, 1)[rows]
+    beyond = packed.new_full((case.get("q_padding", 0), *packed.shape[1:]), math.nan)
+    layout = case.get("layout", "bhsd")
+    if layout in {"bhsd", "expanded", "far_batch_out", "far_queries_out"}:
+        layout = "bshd"
+    stored = as_packed(torch.cat([packed, beyond]), "bhds" if layout == "mixed" else layout)
+    return {
+        "q_packed": stored,
+        "cu_seqlens_q": bounds.to(q.device),
+        "max_seqlen_q": Sq,
+        "rows": rows,
+    }
+
+
+def as_packed(t: Tensor, layout: str) -> Tensor:
+    """``t``, (total_q, H, D), stored as those of one batch entry."""
+    return stored_as(layout, t.transpose(0, 1)[None])[0].transpose(0, 1)
 
 
 def _kv_scales(case: Mapping[str, Any], generator: torch.Generator) -> dict[str, Tensor | None]:
@@ -177,11 +211,24 @@ def lengths_of(case: Mapping[str, Any]) -> list[int]:
     return [Skv] * B if given is None else [int(length) for length in given]
 
 
+def queries_of(case: Mapping[str, Any]) -> list[int]:
+    """The number of queries of each batch entry."""
+    B, _, _, Sq, _, _ = sizes_of(case)
+    given = case.get("q_lengths")
+    return [Sq] * B if given is None else [int(length) for length in given]
+
+
 def first_keys_of(case: Mapping[str, Any]) -> list[int]:
-    """The first key of each batch entry that a query sees; 0 without a window."""
-    lengths, window = lengths_of(case), case.get("window")
-    Sq = sizes_of(case)[3]
-    return [0 if window is None else max(0, length - Sq + 1 - window) for length in lengths]
+    """The first key of each batch entry that a query sees; 0 without a window, and past the last
+    page for an entry without queries among packed ones."""
+    window, size = case.get("window"), case.get("page_size") or 1
+    firsts = []
+    for length, queries in zip(lengths_of(case), queries_of(case), strict=True):
+        first = 0 if window is None else max(0, length - queries + 1 - window)
+        if queries == 0 and case.get("q_lengths") is not None:
+            first = -(-length // size) * size
+        firsts.append(first)
+    return firsts
 
 
 def _hide_unseen(

@@ -29,13 +29,20 @@ _DTYPES = (torch.float32, *_16_BITS)
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 """Of keys and values beside queries of 16 bits."""
 _MAX_HEAD_DIM_ON_CUDA = 256
+_MAX_QUERIES = 2**31 - 1
+"""Of an entry of packed queries."""
+_NOT_ON_CUDA = (
+    "cu_seqlens_q must be left out on CUDA, whose kernels take queries of one length, got a tensor"
+)
 
 
 def _fail(message: str) -> NoReturn:
     raise ValueError(f"split_k_attention: {message}")
 
 
-def _check_numbers(scale: Any, num_splits: Any, window: Any, softcap: Any) -> None:
+def _check_numbers(
+    scale: Any, num_splits: Any, window: Any, softcap: Any, max_seqlen_q: Any
+) -> None:
     if scale is not None and not -_MAX_SCALE <= scale <= _MAX_SCALE:
         _fail(f"scale must lie in [-2.3e38, 2.3e38], got {_shown(scale)}")
     if num_splits is not None and not 1 <= num_splits <= MAX_NUM_SPLITS:
@@ -44,6 +51,8 @@ def _check_numbers(scale: Any, num_splits: Any, window: Any, softcap: Any) -> No
         _fail(f"window must be at least 1 and fit 64 bits, got {_shown(window)}")
     if softcap is not None and not _MIN_SOFTCAP <= softcap <= _MAX_SCALE:
         _fail(f"softcap must lie in [1e-37, 2.3e38], got {_shown(softcap)}; None is no softcap")
+    if max_seqlen_q is not None and not 0 <= max_seqlen_q <= _MAX_QUERIES:
+        _fail(f"max_seqlen_q must lie in [0, {_MAX_QUERIES}], got {_shown(max_seqlen_q)}")
 
 
 def _shown(number: Any) -> str:
@@ -88,6 +97,8 @@ def _check_traced(
     sinks: Tensor | None = None,
     k_scale: Tensor | None = None,
     v_scale: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    max_seqlen_q: int | None = None,
     **others: str | bool | None,
 ) -> None:
     """Check everything that is known about the arguments while tracing.
@@ -95,25 +106,29 @@ def _check_traced(
     ``variant`` is checked when the call runs: which there are depends on the card. ``overlap``
     takes every value that the schema lets through.
     """
-    _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths, block_table=block_table, sinks=sinks)
-    _check_operands(q, k, v, paged=block_table is not None)
+    _check_devices(
+        "q", q, k=k, v=v, kv_lengths=kv_lengths, block_table=block_table, sinks=sinks,
+        cu_seqlens_q=cu_seqlens_q,
+    )  # fmt: skip
+    B = _entries_of(q, cu_seqlens_q, max_seqlen_q)
+    _check_operands(q, k, v, B, paged=block_table is not None)
     _check_kv_scale("k_scale", k_scale, k)
     _check_kv_scale("v_scale", v_scale, k)
     if kv_lengths is not None:
         if kv_lengths.dtype not in (torch.int32, torch.int64):
             _fail(f"kv_lengths must be torch.int32 or torch.int64, got {kv_lengths.dtype}")
-        if kv_lengths.shape != q.shape[:1]:
+        if kv_lengths.shape != (B,):
             got = tuple(kv_lengths.shape)
-            _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {got}")
+            _fail(f"kv_lengths must have shape (B,) = ({B},), got {got}")
     if block_table is not None:
-        _check_block_table(block_table, q)
+        _check_block_table(block_table, B)
         if kv_lengths is None:
             _fail("kv_lengths must come with block_table, got None")
     if sinks is not None:
         _check_shape("sinks", sinks, torch.float32, q.shape[1:2])
         if not sinks.is_contiguous():
             _fail(f"sinks must be contiguous, got strides {sinks.stride()}")
-    _check_numbers(scale, num_splits, window, softcap)
+    _check_numbers(scale, num_splits, window, softcap, max_seqlen_q)
     if window is not None and not causal:
         _fail("window must come with causal=True, got causal=False")
 
@@ -125,8 +140,29 @@ _LAYOUT_HINT = (
 """For errors that a forgotten transpose of the pages may be behind."""
 
 
-def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
-    for name, t in (("q", q), ("k", k), ("v", v)):
+def _entries_of(q: Tensor, cu_seqlens_q: Tensor | None, max_seqlen_q: int | None) -> int | SymInt:
+    """The number of batch entries, of queries as they have to lie."""
+    dimensions, layout = (4, "(B, H, Sq, D)") if cu_seqlens_q is None else (3, "(total_q, H, D)")
+    if q.dim() != dimensions:
+        _fail(f"q must have {dimensions} dimensions {layout}, got {q.dim()}: {tuple(q.shape)}")
+    if cu_seqlens_q is None:
+        if max_seqlen_q is not None:
+            _fail("max_seqlen_q must come with cu_seqlens_q, got None")
+        return q.shape[0]
+    if cu_seqlens_q.dtype != torch.int32:
+        _fail(f"cu_seqlens_q must be torch.int32, got {cu_seqlens_q.dtype}; call .int() on it")
+    if cu_seqlens_q.dim() != 1 or cu_seqlens_q.shape[0] < 1 or not cu_seqlens_q.is_contiguous():
+        got = f"shape {tuple(cu_seqlens_q.shape)} with strides {cu_seqlens_q.stride()}"
+        _fail(f"cu_seqlens_q must be contiguous, of shape (B + 1,), got {got}")
+    if max_seqlen_q is None:
+        _fail("max_seqlen_q must come with cu_seqlens_q, got None")
+    if q.device.type == "cuda":
+        _fail(_NOT_ON_CUDA)
+    return cu_seqlens_q.shape[0] - 1
+
+
+def _check_operands(q: Tensor, k: Tensor, v: Tensor, B: int | SymInt, *, paged: bool) -> None:
+    for name, t in (("k", k), ("v", v)):
         if t.dim() != 4:
             _fail(f"{name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
     _check_dtype("q", q.dtype, q.device)
@@ -136,14 +172,16 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
         _fail(f"k must have the dtype of q ({q.dtype}){others}, got {k.dtype}")
     if v.dtype != k.dtype:
         _fail(f"v must have the dtype of k ({k.dtype}), got {v.dtype}")
-    if q.shape[3] < 1:
+    D = q.shape[-1]
+    if D < 1:
         _fail(f"q must have D of at least 1, got shape {tuple(q.shape)}")
-    if q.device.type == "cuda" and q.shape[3] > _MAX_HEAD_DIM_ON_CUDA:
+    if q.device.type == "cuda" and D > _MAX_HEAD_DIM_ON_CUDA:
         _fail(f"q must have D in [1, {_MAX_HEAD_DIM_ON_CUDA}] on CUDA, got {tuple(q.shape)}")
     hint = _LAYOUT_HINT if paged else ""
     shapes = f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
-    if k.shape != v.shape or k.shape[3] != q.shape[3] or not (paged or k.shape[0] == q.shape[0]):
-        _fail(f"k and v must have one shape, and {'D' if paged else 'B and D'} of q, {shapes}")
+    if k.shape != v.shape or k.shape[3] != D or not (paged or k.shape[0] == B):
+        of = "D of q" if paged else "B and D of q" if q.dim() == 4 else f"B={B} and D of q"
+        _fail(f"k and v must have one shape, and {of}, {shapes}")
     if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
         _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}{hint}")
     if paged and k.shape[2] not in _PAGE_SIZES:
@@ -164,12 +202,12 @@ def _check_kv_scale(name: str, scale: Tensor | None, k: Tensor) -> None:
         _fail(f"{name} must have shape {shapes}, got {tuple(scale.shape)}")
 
 
-def _check_block_table(block_table: Tensor, q: Tensor) -> None:
+def _check_block_table(block_table: Tensor, B: int | SymInt) -> None:
     if block_table.dtype != torch.int32:
         _fail(f"block_table must be torch.int32, got {block_table.dtype}; call .int() on it")
-    if block_table.dim() != 2 or block_table.shape[0] != q.shape[0]:
+    if block_table.dim() != 2 or block_table.shape[0] != B:
         got = tuple(block_table.shape)
-        _fail(f"block_table must have shape (B, pages of an entry), B={q.shape[0]}, got {got}")
+        _fail(f"block_table must have shape (B, pages of an entry), B={B}, got {got}")
     if block_table.shape[1] > 1 and block_table.stride(1) != 1:
         got = f"{block_table.stride()}; call .contiguous() on it"
         _fail(f"block_table must have a last stride of 1, got strides {got}")
@@ -184,7 +222,7 @@ def _fake_split_k_attention(
     q: Tensor, k: Tensor, v: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
     _check_traced(q, k, v, **options)
-    return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
+    return q.new_empty(q.shape), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _fake_split_k_attention_out(
@@ -193,7 +231,7 @@ def _fake_split_k_attention_out(
     _check_traced(q, k, v, **options)
     _check_devices("q", q, out=out, lse=lse, workspace=workspace)
     _check_shape("out", out, q.dtype, q.shape)
-    _check_shape("lse", lse, torch.float32, q.shape[:3])
+    _check_shape("lse", lse, torch.float32, q.shape[:-1])
     # Its required size depends on the real device.
     if workspace.dtype != torch.float32 or workspace.dim() != 1 or not workspace.is_contiguous():
         _fail(
@@ -374,6 +412,8 @@ def _check_types(
     sinks: object,
     k_scale: object,
     v_scale: object,
+    cu_seqlens_q: object,
+    max_seqlen_q: object,
     variant: object,
     overlap: object,
     return_lse: object,
@@ -381,7 +421,7 @@ def _check_types(
     for name, value in (
         ("q", q), ("k", k), ("v", v),
         ("kv_lengths", kv_lengths), ("block_table", block_table), ("sinks", sinks),
-        ("k_scale", k_scale), ("v_scale", v_scale),
+        ("k_scale", k_scale), ("v_scale", v_scale), ("cu_seqlens_q", cu_seqlens_q),
     ):  # fmt: skip
         if value is None and name not in {"q", "k", "v"}:
             continue
@@ -409,8 +449,10 @@ def _check_types(
         _check_type("window", window, "an int", int, Integral, SymInt)
     if softcap is not None:
         _check_type("softcap", softcap, "a float", float, Real, SymFloat, SymInt)
+    if max_seqlen_q is not None:
+        _check_type("max_seqlen_q", max_seqlen_q, "an int", int, Integral, SymInt)
     # The dispatcher accepts numbers of at most 64 bits.
-    _check_numbers(scale, num_splits, window, softcap)
+    _check_numbers(scale, num_splits, window, softcap, max_seqlen_q)
     if variant is not None:
         _check_type("variant", variant, "a str", str, str)
 
@@ -430,6 +472,8 @@ def split_k_attention(
     sinks: Tensor | None = None,
     k_scale: Tensor | None = None,
     v_scale: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    max_seqlen_q: int | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -441,7 +485,7 @@ def split_k_attention(
     """
     _check_types(
         q, k, v, causal, scale, num_splits, kv_lengths, block_table, window, softcap, sinks,
-        k_scale, v_scale, variant, overlap, return_lse,
+        k_scale, v_scale, cu_seqlens_q, max_seqlen_q, variant, overlap, return_lse,
     )  # fmt: skip
     # Autograd's kernel takes half as long as a launch and only checks for gradients, so skip it.
     # Not under a compiler, which skips it by itself, and not under torch.func's transforms, where
@@ -454,7 +498,8 @@ def split_k_attention(
         out, lse = _operator(
             q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
             block_table=block_table, window=window, softcap=softcap, sinks=sinks, k_scale=k_scale,
-            v_scale=v_scale, variant=variant, overlap=overlap,
+            v_scale=v_scale, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q,
+            variant=variant, overlap=overlap,
         )  # fmt: skip
     return (out, lse) if return_lse else out
 

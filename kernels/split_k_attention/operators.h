@@ -24,11 +24,22 @@
 
 namespace kbtool {
 
+// Of packed queries, (total_q, H, D), and of their output: those of one batch entry.
 inline Strides4 strides4(const Tensor& t) {
+  if (t.dim() == 3) return {0, t.stride(1), t.stride(0), t.stride(2)};
   return {t.stride(0), t.stride(1), t.stride(2), t.stride(3)};
 }
 
-inline std::vector<int64_t> rows_of(const Tensor& q) { return {q.size(0), q.size(1), q.size(2)}; }
+inline Strides3 strides3(const Tensor& lse) {
+  if (lse.dim() == 2) return {0, lse.stride(1), lse.stride(0)};
+  return {lse.stride(0), lse.stride(1), lse.stride(2)};
+}
+
+inline std::vector<int64_t> rows_of(const Tensor& q) {
+  std::vector<int64_t> shape = shape_of(q);
+  shape.pop_back();
+  return shape;
+}
 
 inline void set_pages(SplitKParams& p, const Tensor& k, const CallOptions& options) {
   if (!options.block_table.has_value()) return;
@@ -54,7 +65,7 @@ inline void set_outputs(SplitKParams& p, const Tensor& out, const Tensor& lse) {
   p.out = out.mutable_data_ptr();
   p.lse = static_cast<float*>(lse.mutable_data_ptr());
   p.out_stride = strides4(out);
-  p.lse_stride = {lse.stride(0), lse.stride(1), lse.stride(2)};
+  p.lse_stride = strides3(lse);
 }
 
 template <class Device>
@@ -65,10 +76,11 @@ class Operators {
       std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
       std::optional<Tensor> block_table, std::optional<int64_t> window,
       std::optional<double> softcap, std::optional<Tensor> sinks, std::optional<Tensor> k_scale,
-      std::optional<Tensor> v_scale, std::optional<std::string> variant,
+      std::optional<Tensor> v_scale, std::optional<Tensor> cu_seqlens_q,
+      std::optional<int64_t> max_seqlen_q, std::optional<std::string> variant,
       std::optional<bool> overlap) {
-    const CallOptions options = {causal,  scale, num_splits, kv_lengths, block_table, window,
-                                 softcap, sinks, k_scale,    v_scale,    variant,     overlap};
+    const CallOptions options = {causal,  scale,   num_splits,   kv_lengths,   block_table, window,  softcap, sinks,
+                                 k_scale, v_scale, cu_seqlens_q, max_seqlen_q, variant,     overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::plan(q, k, v, options);
@@ -87,10 +99,11 @@ class Operators {
                             std::optional<Tensor> block_table, std::optional<int64_t> window,
                             std::optional<double> softcap, std::optional<Tensor> sinks,
                             std::optional<Tensor> k_scale, std::optional<Tensor> v_scale,
+                            std::optional<Tensor> cu_seqlens_q, std::optional<int64_t> max_seqlen_q,
                             std::optional<std::string> variant, std::optional<bool> overlap,
                             Tensor out, Tensor lse, Tensor workspace) {
-    const CallOptions options = {causal,  scale, num_splits, kv_lengths, block_table, window,
-                                 softcap, sinks, k_scale,    v_scale,    variant,     overlap};
+    const CallOptions options = {causal,  scale,   num_splits,   kv_lengths,   block_table, window,  softcap, sinks,
+                                 k_scale, v_scale, cu_seqlens_q, max_seqlen_q, variant,     overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::plan(q, k, v, options);
@@ -104,12 +117,16 @@ class Operators {
                                                      std::optional<int64_t> num_splits,
                                                      std::optional<Tensor> block_table,
                                                      std::optional<int64_t> window,
+                                                     std::optional<Tensor> cu_seqlens_q,
+                                                     std::optional<int64_t> max_seqlen_q,
                                                      std::optional<std::string> variant) {
     CallOptions options;
     options.causal = true;  // as a window needs it; the plan is the same
     options.num_splits = num_splits;
     options.block_table = block_table;
     options.window = window;
+    options.cu_seqlens_q = cu_seqlens_q;
+    options.max_seqlen_q = max_seqlen_q;
     options.variant = variant;
     check_call(q, k, k, options);
     const typename Device::Guard guard(q);
@@ -122,8 +139,9 @@ class Operators {
       std::optional<Tensor> block_table, std::optional<int64_t> window,
       std::optional<double> softcap, std::optional<Tensor> k_scale, std::optional<Tensor> v_scale,
       std::optional<std::string> variant) {
-    const CallOptions options = {causal,  scale,        num_splits, kv_lengths, block_table, window,
-                                 softcap, std::nullopt, k_scale,    v_scale,    variant,     std::nullopt};
+    const CallOptions options = {causal,  scale,        num_splits, kv_lengths, block_table,
+                                 window,  softcap,      std::nullopt, k_scale,  v_scale,
+                                 std::nullopt, std::nullopt, variant, std::nullopt};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::partial_plan(q, k, options);
@@ -179,7 +197,8 @@ class Operators {
  private:
   static void check_call(const Tensor& q, const Tensor& k, const Tensor& v,
                          const CallOptions& options) {
-    check_operands(q, k, v, options.block_table.has_value());
+    check_cu_seqlens(q, options);
+    check_operands(q, k, v, options);
     check_options(q, k, options);
     Device::check(q);
   }
@@ -187,12 +206,13 @@ class Operators {
   static SplitKParams params(const Tensor& q, const Tensor& k, const Tensor& v,
                              const CallOptions& options) {
     SplitKParams p{};
-    p.B = q.size(0);
+    p.entries = num_entries(q, options);
+    p.B = is_packed(options) ? 1 : p.entries;
     p.H = q.size(1);
     p.Hkv = k.size(1);
-    p.Sq = q.size(2);
+    p.Sq = is_packed(options) ? q.size(0) : q.size(2);
     p.Skv = num_keys(k, options);
-    p.D = q.size(3);
+    p.D = head_dim(q);
     p.q = q.const_data_ptr();
     p.k = k.const_data_ptr();
     p.v = v.const_data_ptr();
@@ -215,6 +235,9 @@ class Operators {
       fail("kv_lengths must come with block_table, got None");
     }
     set_pages(p, k, options);
+    if (is_packed(options)) {
+      p.cu_seqlens_q = static_cast<const int32_t*>(options.cu_seqlens_q->const_data_ptr());
+    }
     return p;
   }
 

@@ -24,8 +24,10 @@ struct Strides3 {
 enum class KvType : int32_t { same, e4m3, e5m2 };
 
 struct SplitKParams {
-  const void* q;  // [B, H, Sq, D]
-  const void* k;  // [B, Hkv, Skv, D], or [num_pages, Hkv, page_size, D] with a block_table
+  // [B, H, Sq, D]. Packed queries (cu_seqlens_q) are one batch entry here, of all of them: B is 1 for them and Sq their
+  // number, for out, lse and partial states too.
+  const void* q;
+  const void* k;  // [entries, Hkv, Skv, D], or [num_pages, Hkv, page_size, D] with a block_table
   const void* v;  // as k
   void* out;      // [B, H, Sq, D], the element type of q
   float* lse;     // [B, H, Sq], natural log
@@ -35,7 +37,9 @@ struct SplitKParams {
   float* partial_m;  // [num_splits, B, H, Sq]
   float* partial_l;  // [num_splits, B, H, Sq]
 
-  const int64_t* kv_lengths;  // [B], each in [0, Skv]; null when every key is valid
+  // [entries], each in [0, Skv]; null when every key is valid. On the CPU, beside packed queries: [entries + 1], and the
+  // last is 0.
+  const int64_t* kv_lengths;
 
   Strides4 q_stride;
   Strides4 k_stride;  // batch: from page to page if there is a block_table
@@ -43,7 +47,8 @@ struct SplitKParams {
   Strides4 out_stride;
   Strides3 lse_stride;
 
-  int64_t B;
+  int64_t B;        // of q
+  int64_t entries;  // batch entries: B, unless queries are packed
   int64_t H;    // query heads, a multiple of Hkv
   int64_t Hkv;  // key and value heads
   int64_t Sq;
@@ -59,7 +64,7 @@ struct SplitKParams {
   float softcap;  // a logit x becomes softcap * tanh(x / softcap) before it is masked; 0: none
   // Key j of entry b is key j % page_size of page block_table[b * block_table_stride + j / page_size].
   // Pages may be shared. Entries of pages that no row sees may hold anything and must not be read.
-  const int32_t* block_table;  // [B, pages of an entry], null: k and v are not paged
+  const int32_t* block_table;  // [entries, pages of an entry], null: k and v are not paged
   int64_t block_table_stride;  // from entry to entry
   int64_t page_size;           // keys of a page, a power of two
   int64_t num_pages;
@@ -72,6 +77,10 @@ struct SplitKParams {
   int64_t k_scale_stride;
   int64_t v_scale_stride;
   KvType kv_type;
+
+  // Queries of entry b: [cu_seqlens_q[b], cu_seqlens_q[b + 1]) of the packed ones. Those after the last entry's see no
+  // key.
+  const int32_t* cu_seqlens_q;  // [entries + 1]; null: every entry has Sq queries
 };
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,
@@ -109,6 +118,17 @@ KBTOOL_PARAMS_FUNCTION int64_t first_visible_key(int64_t window, int64_t i, int6
   if (window == 0) return 0;
   const int64_t hidden = i + 1 + valid - Sq - window;
   return hidden < 0 ? 0 : hidden;
+}
+
+// Packed queries are cut into tiles entry by entry, and the tiles numbered so that the first of an entry follows from
+// the queries before it alone: an entry has all the numbers up to the next one's first, at most one more than it needs.
+// What follows the last entry counts as one entry more.
+KBTOOL_PARAMS_FUNCTION int64_t first_packed_tile(int64_t rows_before, int64_t entry, int64_t tile_rows) {
+  return rows_before / tile_rows + entry;
+}
+
+KBTOOL_PARAMS_FUNCTION int64_t num_packed_tiles(int64_t rows, int64_t entries, int64_t tile_rows) {
+  return first_packed_tile(rows, entries + 1, tile_rows);
 }
 
 #undef KBTOOL_PARAMS_FUNCTION

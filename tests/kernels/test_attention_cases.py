@@ -29,6 +29,7 @@ SETS = (
     "paged",
     "serving",
     "fp8",
+    "packed",
 )
 CASES = [
     pytest.param(place.values[0], case, id=f"{place.id}, {name}: {case['name']}", marks=place.marks)

@@ -122,18 +122,30 @@ class PartialItem {
     k_packed = scratch + at.k;
     v_packed = scratch + at.v;
 
-    const int64_t tiles = query_tiles(p.H, p.Hkv, p.Sq);
     split = item % p.num_splits;
     item /= p.num_splits;
-    row0 = (tiles - 1 - item % tiles) * BLOCK_M;  // causal: the longest tiles start first
-    item /= tiles;
-    head_kv = item % p.Hkv;
-    batch = item / p.Hkv;
-    rows = std::min(BLOCK_M, group * p.Sq - row0);
+    if (p.cu_seqlens_q == nullptr) {
+      const int64_t tiles = query_tiles(p.H, p.Hkv, p.Sq);
+      row0 = (tiles - 1 - item % tiles) * BLOCK_M;  // causal: the longest tiles start first
+      item /= tiles;
+      head_kv = item % p.Hkv;
+      q_batch = batch = item / p.Hkv;
+      first_query = 0;
+    } else {
+      head_kv = item % p.Hkv;
+      const int64_t tile = item / p.Hkv;
+      batch = entry_of_tile(tile);
+      q_batch = 0;
+      first_query = p.cu_seqlens_q[batch];
+      row0 = (tile - first_tile(batch)) * BLOCK_M;
+    }
+    queries = queries_of_entry(p, batch);
+    rows = std::min(BLOCK_M, group * queries - row0);
     valid = p.kv_lengths == nullptr ? p.Skv : p.kv_lengths[batch];
   }
 
   void run() {
+    if (rows <= 0) return;
     load_queries();
     // The keys that any row of this tile sees are cut evenly: no split is left with masked keys.
     const int64_t first = first_seen_key(0);
@@ -163,23 +175,39 @@ class PartialItem {
   float* logits;               // [BLOCK_KV, ROW_GROUP]
   float *k_packed, *v_packed;  // [BLOCK_KV, D_pad]
   int64_t batch, head_kv, split;
+  int64_t q_batch, first_query;  // where the queries of the batch entry are in q and in what is stored
+  int64_t queries;               // of this batch entry
   int64_t row0, rows;  // rows of the tile: query-major, row = query * group + head of the group
   int64_t valid;       // keys of this batch entry
 
+  // Of packed queries, whose entries have at least a tile each.
+  int64_t first_tile(int64_t of) const {
+    return first_packed_tile(group * p.cu_seqlens_q[of], of, BLOCK_M);
+  }
+  int64_t entry_of_tile(int64_t tile) const {
+    int64_t found = 0;
+    for (int64_t end = p.entries + 1; end - found > 1;) {
+      const int64_t middle = (found + end) / 2;
+      (first_tile(middle) <= tile ? found : end) = middle;
+    }
+    return found;
+  }
+
   int64_t query(int64_t row) const { return (row0 + row) / group; }
+  int64_t q_row(int64_t row) const { return first_query + query(row); }
   int64_t head(int64_t row) const { return head_kv * group + (row0 + row) % group; }
   int64_t seen_keys(int64_t row) const {
-    return visible_keys(p.causal, query(row), p.Sq, valid);
+    return visible_keys(p.causal, query(row), queries, valid);
   }
   int64_t first_seen_key(int64_t row) const {
-    return first_visible_key(p.window, query(row), p.Sq, valid);
+    return first_visible_key(p.window, query(row), queries, valid);
   }
 
   void load_queries() {
     const int64_t padded = tile_rows(p);
     for (int64_t row = 0; row < rows; ++row) {
-      const Element* source = static_cast<const Element*>(p.q) + batch * p.q_stride.batch +
-                              head(row) * p.q_stride.head + query(row) * p.q_stride.seq;
+      const Element* source = static_cast<const Element*>(p.q) + q_batch * p.q_stride.batch +
+                              head(row) * p.q_stride.head + q_row(row) * p.q_stride.seq;
       pack_rows(BlockRows<Element>{source, 0, nullptr}, p.q_stride.dim, 1, p.D, D_pad,
                 q_tile + row * D_pad);
     }
@@ -309,14 +337,14 @@ class PartialItem {
 
   void store_output() const {
     for (int64_t row = 0; row < rows; ++row) {
-      store_row<Element>(p, batch, head(row), query(row), m_tile[row], l_tile[row],
+      store_row<Element>(p, q_batch, head(row), q_row(row), m_tile[row], l_tile[row],
                          o_tile + row * D_pad);
     }
   }
 
   void store_partial() const {
     for (int64_t row = 0; row < rows; ++row) {
-      const int64_t slot = ((split * p.B + batch) * p.H + head(row)) * p.Sq + query(row);
+      const int64_t slot = ((split * p.B + q_batch) * p.H + head(row)) * p.Sq + q_row(row);
       p.partial_m[slot] = m_tile[row];
       p.partial_l[slot] = l_tile[row];
       std::copy_n(o_tile + row * D_pad, p.D, p.partial_o + slot * p.D);

@@ -22,8 +22,19 @@ constexpr int64_t query_tiles(int64_t H, int64_t Hkv, int64_t Sq) {
   return Hkv == 0 ? 0 : ceil_div(H / Hkv * Sq, BLOCK_M);
 }
 
+// Of packed queries, those after the last entry's are one entry more.
+inline int64_t queries_of_entry(const SplitKParams& p, int64_t entry) {
+  if (p.cu_seqlens_q == nullptr) return p.Sq;
+  const int64_t end = entry == p.entries ? p.Sq : p.cu_seqlens_q[entry + 1];
+  return end - p.cu_seqlens_q[entry];
+}
+
 inline int64_t num_items(const SplitKParams& p) {
-  return p.B * p.Hkv * query_tiles(p.H, p.Hkv, p.Sq) * p.num_splits;
+  if (p.Hkv == 0) return 0;
+  const int64_t tiles = p.cu_seqlens_q == nullptr
+                            ? p.B * query_tiles(p.H, p.Hkv, p.Sq)
+                            : num_packed_tiles(p.H / p.Hkv * p.Sq, p.entries, BLOCK_M);
+  return tiles * p.Hkv * p.num_splits;
 }
 
 struct Kernels {

@@ -138,7 +138,7 @@ struct Cuda {
   static void check(const Tensor& q) {
     if (!q.is_cuda()) fail("q must be on a CUDA device, got ", kbtool::device_of(q));
     element_type("q", q.scalar_type());
-    check_head_dim("q", q, q.size(3));
+    check_head_dim("q", q, kbtool::head_dim(q));
   }
 
   static std::string variants(const Tensor& q) {
@@ -150,6 +150,9 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
+    if (kbtool::is_packed(options)) {
+      fail("cu_seqlens_q must be left out on CUDA, whose kernels take queries of one length, got a tensor");
+    }
     // A plan of pages is asked for without the lengths that its call has.
     const bool lengths = options.kv_lengths.has_value() || options.block_table.has_value();
     return plan(q, k, with_layout(sizes_of(q, k, options, lengths), k, v, options), options);
