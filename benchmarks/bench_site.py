@@ -26,14 +26,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from generate import generate
 
-from kbtool.site import addresses as at
 from kbtool.site.html import serve as serving
 from kbtool.site.html.build import build
-from kbtool.site.paging import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT = 40_000
-"""The aim for the bytes of a page without its charts."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 ANSWER = """async word => {
   const field = document.querySelector(".md-search__input");
@@ -56,9 +52,9 @@ def measure(name: str, root: Path, out: Path, word: str) -> None:
     index = (out / "search" / "search_index.js").stat().st_size
     print(f"{name}: {built.pages} pages in {built.seconds:.1f} s ({processor:.1f} s CPU)")
     print(f"  page: {statistics.median(sizes.values()) / 1e3:.0f} kB median;", end=" ")
-    large = sorted(((size, path) for path, size in sizes.items() if size > LIMIT), reverse=True)
-    print(f"{len(large)} over {LIMIT / 1e3:.0f} kB", end="")
-    print("".join(f", {p.relative_to(out)} {size / 1e3:.0f} kB" for size, p in large[:4]))
+    largest = sorted(((size, path) for path, size in sizes.items()), reverse=True)[:4]
+    named = (f"{path.relative_to(out)} {size / 1e3:.0f} kB" for size, path in largest)
+    print(f"the largest: {', '.join(named)}")
     print(f"  search: {index / 1e6:.1f} MB; {first_search(out, word)}")
 
 
@@ -96,9 +92,7 @@ def change_to_visible(root: Path) -> None:
     files = sorted((root / "sessions").glob("*/session.yaml"))
     record = files[len(files) // 2]
     page = f"http://{serving.HOST}:{port}/sessions/{record.parent.name}.html"
-    number = (len(files) - 1 - len(files) // 2) // ROWS + 1  # the list has the newest first
-    path = at.published(at.listing_page(at.SESSIONS, number))
-    listing = f"http://{serving.HOST}:{port}/{path}"
+    listing = f"http://{serving.HOST}:{port}/sessions/index.html"
     _wait(page, "Fix the split")
     time.sleep(3)
     own, everywhere = [], []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -32,17 +32,6 @@ class Site(NamedTuple):
     out: Path
     built: Built
     pages: dict[str, Page]
-
-    def whole(self, path: str) -> Page:
-        """A page, with what stands on the other parts of it if it is cut."""
-        stem = path.removesuffix(".html")
-        parts = [page for name, page in self.pages.items() if name.startswith(f"{stem}~")]
-        first = self.pages[path]
-        return replace(
-            first,
-            ids=first.ids.union(*(part.ids for part in parts)),
-            text="\n".join([first.text, *(part.text for part in parts)]),
-        )
 
 
 class _Reader(HTMLParser):

@@ -108,8 +108,6 @@ def stacked_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     numeric: Iterable[int] = (),
-    *,
-    filtered: bool = False,
 ) -> str:
     """Like ``slim_table``, for words rather than figures: on a narrow screen each row is a block.
 
@@ -119,10 +117,9 @@ def stacked_table(
         header: the names of the columns.
         rows: the cells.
         numeric: the columns that are aligned right.
-        filtered: whether it has a box to filter long tables by, as those of listings have anyway.
     """
-    start = f'<div class="kb-stack"{" data-kb-filter" * filtered} markdown="block">'
-    return f"{start}\n\n{slim_table(header, rows, numeric)}\n\n</div>"
+    shown = slim_table(header, rows, numeric)
+    return f'<div class="kb-stack" markdown="block">\n\n{shown}\n\n</div>'
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:

@@ -53,7 +53,7 @@ def pattern_page(pattern: str) -> str:
 
 
 def symptoms_page(tool: str) -> str:
-    """The page of the symptoms of a tool, or the first of them."""
+    """The page of the symptoms of a tool."""
     return f"symptoms/{_name(tool)}/index.md"
 
 
@@ -118,13 +118,8 @@ def source_page(kernel: str, path: str, line: int | None = None) -> str:
     return f"kernels/{_name(kernel)}/src/{name}.md{anchor}"
 
 
-def listing_page(listing: str, number: int) -> str:
-    """The page of this number, from 1, of a list whose first page is ``listing``."""
-    return listing if number == 1 else f"{posixpath.dirname(listing)}/page/{number}.md"
-
-
 def tag_page(tag: str) -> str:
-    """The page of what has a tag, or the first of them."""
+    """The page of what has a tag."""
     return f"tags/{_name(tag)}/index.md"
 
 

@@ -257,8 +257,8 @@ def claims(index: Index, record: Session | Pattern) -> str:
             ]
         )
     header = ["Claim", "Stated", "Comes out", "Grade", "Remark"]
-    shown = stacked_table(header, rows, filtered=True) if rows else None
-    held = stacked_table(header, hold, filtered=True) if hold else None
+    shown = stacked_table(header, rows) if rows else None
+    held = stacked_table(header, hold) if hold else None
     if held and shown:
         held = folded(f"Claims that hold: {len(hold)}", held)
     return section("Claims", "claims", shown, held)

@@ -75,6 +75,17 @@ def test_search_needs_every_word(own: Served, visit: Open) -> None:
     assert fallback == many  # no page has all: those with the most of them
 
 
+def test_the_line_named_in_the_address_is_highlighted(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/kernels/split_k_attention/src/cuda/fused/fused.cuh.html#L10")
+    band = """id => getComputedStyle(document.getElementById(id), "::before").backgroundColor"""
+    meant, other = (seen.page.evaluate(band, name) for name in ("L10", "L11"))
+    assert meant != other and "0, 0, 0, 0" not in meant
+    seen.page.locator("#L12").click()
+    assert seen.page.url.endswith("#L12")
+    assert seen.page.evaluate(band, "L12") == meant
+
+
 def test_a_missing_page_is_the_sites_own_from_any_depth(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     for path in ("nowhere.html", "a/b/c/nowhere.html"):

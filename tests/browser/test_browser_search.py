@@ -31,8 +31,7 @@ DOCS = [
     doc("bugs/b4.html#symptom", "Symptom", "wrong at S=64"),
     doc("patterns/p8.html", "P08 Build", "one command", ["linker", "cuda"]),
     doc("patterns/p8.html#symptoms", "Symptoms", "an error says what is undefined", ["linker"]),
-    doc("patterns/p8~steps.html", "P08 Build, part 2", "In 2 parts"),
-    doc("patterns/p8~steps.html#steps", "Step times", "what it cost"),
+    doc("patterns/p8.html#steps", "Step times", "what it cost"),
     doc("patterns/p16.html", "P16 One remedy", "the latency of a launch"),
     doc("guide/glossary.html#latency-bound", "Latency-bound", "of small work"),
     *(doc(f"runs/{n}.html", f"Run {n}") for n in range(4)),
@@ -96,10 +95,10 @@ def test_headings_common_to_many_records_score_low(own: Served, visit: Open) -> 
     assert first(against)[0] == "adr/1.html#against"
 
 
-def test_parts_of_a_page_are_one_search_result(own: Served, visit: Open) -> None:
+def test_sections_of_a_page_are_one_search_result(own: Served, visit: Open) -> None:
     found, none = answers(visit(own.http), own.http, "command cost", "command nowhere")
     assert [item["location"] for item in found[0]] == [
-        "patterns/p8.html", "patterns/p8~steps.html#steps",
+        "patterns/p8.html", "patterns/p8.html#steps",
     ]  # fmt: skip
     assert none[0][0]["terms"] == {"command": True, "nowhere": False}
 

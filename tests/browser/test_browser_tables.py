@@ -39,7 +39,7 @@ FRAMED = """([rows, columns, cell]) => {
   const row = (tag) => `<tr>${`<${tag}>${cell}</${tag}>`.repeat(columns)}</tr>`;
   document.querySelector("article").innerHTML =
     `<h2>Figures<a class="headerlink">¶</a></h2><div class="md-typeset__scrollwrap">
-    <div class="md-typeset__table"><table data-long="1"><thead>${row("th")}</thead>
+    <div class="md-typeset__table"><table><thead>${row("th")}</thead>
     <tbody>${row("td").repeat(rows)}</tbody></table></div></div><p style="height: 200vh">`;
 }"""
 """A table in the theme's frame, in the place of what the page has."""
@@ -88,6 +88,7 @@ def test_a_filter_counts_and_the_address_keeps_it(own: Served, visit: Open) -> N
     seen = visit(own.http)
     seen.goto(f"{own.http}/sessions/index.html")
     many = len(column(seen, "Title"))
+    assert many == sum(page.startswith("sessions/") for page in own.pages()) - 1
     box = seen.page.get_by_label("Filter")
     box.fill("PAUSED n+7")
     left = column(seen, "Status")
@@ -221,7 +222,8 @@ def test_a_hidden_table_is_measured_when_it_is_shown(own: Served, visit: Open) -
 
 def test_a_long_word_is_wrapped_within_its_table(own: Served, visit: Open) -> None:
     seen = visit(own.http)
-    frame = framed(seen, own.http, 3, 1, "<code>" + "long-" + "x" * 300 + "</code> and more")
+    cell = f'<span class="kb-long"><code>long-{"x" * 300}</code> and more</span>'
+    frame = framed(seen, own.http, 3, 1, cell)
     assert frame.evaluate("frame => frame.scrollWidth <= frame.clientWidth")
 
 
@@ -251,6 +253,14 @@ def test_no_table_is_cut_off_in_print(own: Served, visit: Open) -> None:
         seen.goto(f"{own.http}/{page}")
         cut = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).length"
         assert seen.page.locator(".md-typeset__scrollwrap").evaluate_all(cut) == 0, page
+
+
+def test_figures_are_aligned_right(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/tags.html")
+    sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
+    cells = seen.page.locator("article tbody tr").first.locator("td")
+    assert cells.evaluate_all(sides) == ["left", "right", "right"]
 
 
 def test_the_underscores_of_a_link_can_be_seen(own: Served, visit: Open) -> None:

@@ -108,6 +108,15 @@ def test_a_missing_page_leads_back_from_below_the_path_of_the_site(tmp_path: Pat
     assert {"/kb/index.html", "/kb/patterns/index.html", "/kb/bugs/index.html"} <= set(page.links)
 
 
+def test_no_heading_skips_a_level(real_site: Site) -> None:
+    for path, page in real_site.pages.items():
+        above = 0
+        for tag, _ in page.elements:
+            if re.fullmatch("h[1-6]", tag):
+                assert int(tag[1]) <= above + 1, path
+                above = int(tag[1])
+
+
 def test_bugs_and_sessions_link_to_each_other(plain_site: Site) -> None:
     first, second = trees.session_id(0), trees.session_id(1)
     bug = f"bugs/{first}/nan.html"
@@ -155,7 +164,7 @@ def test_html_in_a_record_is_escaped(hostile_site: Site) -> None:
             assert "evil.example" not in link.partition("#")[0] or path.startswith(
                 ("sessions/", "kernels/")
             ), path
-    shown = hostile_site.whole(f"sessions/{trees.session_id(0)}.html").text
+    shown = hostile_site.pages[f"sessions/{trees.session_id(0)}.html"].text
     for name in ("title", "objective", "step", "bug", "claim", "lesson", "row", "option"):
         assert attack(name).partition(" |")[0] in " ".join(shown.split())
     assert "{{ 7*7 }}" in shown and "49" not in hostile_site.pages["index.html"].text

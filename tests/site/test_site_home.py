@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 import site_trees as trees
 
-from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import bug, home, pattern, recipe, run
-from kbtool.site.paging import parts
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -185,9 +183,7 @@ def test_a_bug_shows_what_validation_makes_of_its_edits(root):
     assert "Found by <code>words about case</code>. The first says: words about noticed" in back
     assert "No edit puts this bug back" in bug.page(index, index.bugs[first, "odd_.x"])
     assert ">found<" in next(
-        row
-        for row in bug.listing(index, next(parts(at.BUGS, 1))).splitlines()
-        if f"{last}/nan.md" in row
+        row for row in bug.listing(index).splitlines() if f"{last}/nan.md" in row
     )
 
 
@@ -208,7 +204,7 @@ def test_an_edit_that_no_run_put_back_says_so(root):
     index = index_of(root)
     case = index.bugs[trees.session_id(1), "nan"]
     assert "no run has put it back yet" in bug.page(index, case)
-    assert ">never run<" in bug.listing(index, next(parts(at.BUGS, 1)))
+    assert ">never run<" in bug.listing(index)
 
 
 def test_expected_times_are_the_medians_of_runs_alike_on_one_machine(root):
@@ -285,7 +281,7 @@ def test_a_paused_session_has_begun_then_and_not_paused_then(root):
 def test_the_statuses_of_the_list_of_bugs_add_up_with_what_is_open(root):
     change_status(root, confirmed="false")
     index = index_of(root)
-    made = unescape(bug.listing(index, next(parts(at.BUGS, 1))))
+    made = unescape(bug.listing(index))
     card = made.partition("kb-facts")[2].partition("</div>")[0]
     found = re.findall(r">([\w -]+)</span> </small><br>\[?(\d+)", card)
     counts = {word: int(n) for word, n in found}
@@ -307,7 +303,7 @@ def test_a_bug_without_a_symptom_is_listed_with_cause_and_target(root):
     record["bugs"][0]["symptom"] = None
     path.write_text(json.dumps(record))
     index = index_of(root)
-    made = unescape(bug.listing(index, next(parts(at.BUGS, 1))))
+    made = unescape(bug.listing(index))
     row = next(line for line in made.splitlines() if f"{trees.session_id(1)}/nan.md" in line)
     assert "<small>Cause: words about cause</small>" in row
     assert 'cpu <span class="kb-chip kb-chip--good">found</span>' in row
@@ -339,7 +335,7 @@ def test_a_mutant_that_its_bug_no_longer_has_is_no_link(root):
 def test_runs_are_listed_with_their_moment_and_one_line_names_them_all(root):
     put_run(root, 1)
     index = index_of(root)
-    listed = unescape(run.listing(index, next(parts(at.RUNS, 2))))
+    listed = unescape(run.listing(index))
     assert "| Run | When | From |" in listed and ">2025-11-23 10:10 UTC<" in listed
     mentioned = recipe.page(index, *index.recipes["copy"]).partition("{#mentioned-by}")[2]
     (line,) = (one for one in mentioned.splitlines() if "-copy](" in one)

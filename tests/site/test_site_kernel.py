@@ -300,18 +300,6 @@ def test_a_source_file_is_escaped(text: str) -> None:
             assert set(given_attributes) <= {"class", "id", "href", "tabindex"}
 
 
-def test_a_long_source_says_where_its_page_may_be_cut() -> None:
-    made = source.numbered("a.py", "x = 1  # words\n" * 2_000)
-    assert made.count("<!-- part ") == made.count("<pre") > 1
-    spans = re.findall(r"<!-- part L(\d+) Lines (\d+)–(\d+) -->", made)
-    assert [(first, first) for first, _, _ in spans] == [(anchor, n) for anchor, n, _ in spans]
-    ends = [0, *(int(last) for *_, last in spans)]
-    assert [int(first) for first, *_ in spans] == [end + 1 for end in ends[:-1]]
-    assert ends[-1] == 2_000
-    assert [int(n) for n in re.findall(r'id="L(\d+)"', made)] == list(range(1, 2_001))
-    assert "<!--" not in source.numbered("a.py", "x = 1\n")
-
-
 @pytest.mark.parametrize("path", ["../../secret", "/etc/passwd", "link", "sub", "a\0b", "bytes"])
 def test_no_file_outside_the_kernel_is_read(tmp_path: Path, path: str) -> None:
     make(tmp_path / "kb")

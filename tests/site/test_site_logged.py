@@ -11,10 +11,8 @@ import pytest
 import site_trees as trees
 
 from kbtool.model.run import Run
-from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import home, run, session
-from kbtool.site.paging import parts
 from kbtool.steps.logged import MOST
 from kbtool.store.tree import KnowledgeBase
 
@@ -51,7 +49,7 @@ def test_the_run_its_session_the_list_and_the_first_page_say_it(root, name, mark
     assert "kbtool run-recipe" not in page
     for other in (
         session.page(index, index.sessions[made.session]),
-        run.listing(index, next(parts(at.RUNS, 2))),
+        run.listing(index),
         home.page(index, None),
     ):
         assert f"[{mark}]" in unescape(other)
@@ -63,7 +61,7 @@ def test_an_imported_run_shows_the_machine_that_its_file_names(root):
     assert "[A far card](#step-1)" in page and "Its machine: host" in page
     assert "This is the machine that read the file" in page
     assert "pytest-benchmark 5.1.0" in page and "b" * 12 in page
-    assert "A far card" in unescape(run.listing(index, next(parts(at.RUNS, 2))))
+    assert "A far card" in unescape(run.listing(index))
 
 
 def test_a_page_lists_the_first_metrics_of_many_and_says_how_many_there_are(root):

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import site_trees as trees
 from markdown import markdown
+from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from site_html import fragment
 from site_trees import session_id
 
 from kbtool.markdown.escape import inline
+from kbtool.markdown.markup import slug
 from kbtool.site import addresses as at
 from kbtool.site.html.tree import source_files
 from kbtool.site.index import Index
@@ -143,3 +145,8 @@ def test_a_finding_names_records_by_their_labels(index: Index) -> None:
     )
     assert made.endswith("<b>2099-01-01-x</b>")
     assert "<b>" not in finding(index, text, at.AUDIT)
+
+
+@pytest.mark.parametrize("words", ["Right or wrong", "Q, K, V", "Why <x>?", "Größe – a_b", "A  B"])
+def test_a_heading_without_an_anchor_has_the_one_that_markdown_makes(words: str) -> None:
+    assert slug(words) == slugify(words, "-")

@@ -17,7 +17,6 @@ from kbtool.site.index import Index
 from kbtool.site.pages import pattern as patterns
 from kbtool.site.pages import session as pages
 from kbtool.site.pages import timeline
-from kbtool.site.paging import parts
 from kbtool.store.tree import KnowledgeBase
 
 BASE = {"id": "2025-01-01-a", "label": "A", "title": "T", "origin": "person", "status": "complete"}
@@ -130,7 +129,7 @@ def test_a_long_outcome_is_cut_between_words_and_its_figures_are_figures(root):
     link = "[0.35 USD](figure:#costs.gpu)"
     change(root, 0, outcome=f"It cost {link}. {'word ' * 100}")
     index = Index(KnowledgeBase(root))
-    listed = unescape(pages.listing(index, next(parts(at.SESSIONS, 1))))
+    listed = unescape(pages.listing(index))
     assert "It cost 0.35 USD. word" in listed and "word …" in listed and "figure:" not in listed
 
 

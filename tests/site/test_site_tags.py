@@ -12,7 +12,6 @@ from site_html import Site
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
-from kbtool.site.paging import ROWS
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -23,14 +22,6 @@ def test_the_table_counts_what_has_each_tag(tmp_path: Path) -> None:
     shown = made[at.tag_page("l4")]
     newest, oldest = (f"../../sessions/{trees.session_id(number)}.md" for number in (2, 0))
     assert shown.index(newest) < shown.index(oldest) < shown.index("../../patterns/P01.md")
-
-
-@pytest.mark.slow
-def test_what_a_tag_has_too_much_of_goes_on_to_the_next_page(tmp_path: Path) -> None:
-    made = pages(Index(KnowledgeBase(trees.make(tmp_path / "kb", sessions=ROWS + 1))))
-    first, second = (made[f"tags/true/{name}.md"] for name in ("index", "page/2"))
-    assert first.count("| session |") + second.count("| session |") == ROWS + 1
-    assert f"{trees.session_id(0)}.md" in second
 
 
 def test_the_tags_of_a_page_lead_there(plain_site: Site) -> None:

@@ -26,18 +26,3 @@
   if (narrow.matches) labelAll();
   narrow.addEventListener("change", function (event) { if (event.matches) labelAll(); });
 })();
-
-/* A heavy page is cut into parts. Who comes with an address from before is led on, part by part, to
-   the one that has the anchor; a state of tables, which has an =, is no anchor. */
-(function () {
-  "use strict";
-
-  function leadOn() {
-    var next = document.querySelector("a.kb-next"), anchor = decodeURIComponent(location.hash.slice(1));
-    if (!next || !anchor || anchor.indexOf("=") >= 0 || document.getElementById(anchor)) return;
-    location.replace(next.href + location.hash);
-  }
-
-  leadOn();
-  window.addEventListener("hashchange", leadOn);
-})();

@@ -2,9 +2,9 @@
  *
  * It takes the place of the theme's worker and speaks its messages. There is no index to be made
  * before the first answer: reading through ten megabytes takes less time than typing a letter
- * (ADR 0018). A record, all parts of its page together, is found where all words of the query stand
- * anywhere on it; where there is none, those with the most of them. Function words are left out.
- * "Words in quotes" are looked for as they stand.
+ * (ADR 0018). A page is found where all words of the query stand anywhere on it; where there is
+ * none, those with the most of them. Function words are left out. "Words in quotes" are looked for as
+ * they stand.
  */
 "use strict";
 (() => {
@@ -29,10 +29,7 @@
   const setup = (docs) => {
     const byRecord = new Map(), having = new Map();
     for (const doc of docs) {
-      const [page, anchor] = doc.location.split("#");
-      const record = page.replace(/~[^/]*(?=\.html$)/, "");
-      // The head of a further part says the record's title again, and where the other parts are.
-      if (record !== page && !anchor) continue;
+      const [record, anchor] = doc.location.split("#");
       const title = decode(doc.title), text = decode(doc.text);
       const section = { doc, title, text, inTitle: fold(title), inText: fold(text) };
       section.inTags = anchor ? [] : (doc.tags || []).map(fold); // each section has the page's

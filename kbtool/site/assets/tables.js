@@ -9,6 +9,7 @@
   var BYTES = { byte: 1, bytes: 1, kB: 1e3, MB: 1e6, GB: 1e9, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
   var NUMBER = /^[~<>≤≥≈=×+\s]*(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?:\s*(?:–|\.\.)\s*\d[\d.,]*)?\s*([a-zµμ]*)/i;
   var DATE = /^\d{4}-\d\d(-\d\d)?([ T]\d\d:\d\d(:\d\d)?)?( UTC|Z)?$/;
+  var MANY = 20; // rows; a table of more has a box to filter it by
   var NOTHING = /^(|–|-|\?|unknown|undated|none|n\/a)$/i;
 
   /* What is in the address after #, if it is state and not an anchor. */
@@ -157,14 +158,12 @@
 
   /* Pages that kbtool makes have a first heading of this name; hand-written ones do not. */
   if (!document.querySelector("h1#title")) return;
-  var listing = /(^|\/)(index\.html|page\/\d+\.html)?$/.test(location.pathname);
   var tables = Array.from(document.querySelectorAll("article table")).filter(function (table) {
     return !table.className && table.tHead && table.tBodies.length && table.tBodies[0].rows.length > 1
       && !table.closest(".kb-prose, .highlight, [data-kb-plain]");
   });
   var made = tables.map(function (table, at) {
-    var many = table.tBodies[0].rows.length > 10;
-    return enhance(table, at + 1, many && (listing || Boolean(table.closest("[data-kb-filter]"))));
+    return enhance(table, at + 1, table.tBodies[0].rows.length > MANY);
   });
   window.addEventListener("hashchange", function () {
     made.forEach(function (show) { show(); });

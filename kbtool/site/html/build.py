@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 from kbtool import __version__
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site.html.engine import OVERRIDES, Engine, LogCapture, warnings
-from kbtool.site.html.lean import lean
 from kbtool.site.html.tree import SOURCE, Written, packaged, source_files, write
 from kbtool.site.needs import INSTALL, missing_package
 from kbtool.site.pages import PAGES
 from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
 
-_ASIDE = ["*~*.md", "/tags/", "/symptoms/*/", "/sweeps/"]
-"""Pages that are never in the navigation: parts of pages, and those of a tag, a tool, a sweep."""
+_ASIDE = ["/tags/", "/symptoms/*/", "/sweeps/"]
+"""Pages that are never in the navigation: those of a tag, a tool, a sweep."""
 
 MARKER = ".kbtool-site"
 """The file that marks a built site. mkdocs empties its output folder, so only such a folder or an
@@ -112,7 +111,6 @@ def load_config(root: Path, out: Path) -> Any:
     aside = [*_ASIDE, *_guide_aside(own)]
     config.not_in_nav = (config.not_in_nav or GitIgnoreSpec([])) + GitIgnoreSpec.from_lines(aside)
     _complete_navigation(config)
-    config.plugins.events["post_page"].append(lambda output, **_: lean(output))
     return config
 
 

@@ -16,7 +16,6 @@ from kbtool.site import addresses as at
 from kbtool.site.feeds import twins
 from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import llms, llms_full
-from kbtool.site.html.divide import divided
 from kbtool.site.index import Index
 from kbtool.site.pages import compare, decisions, glossary, pages
 from kbtool.site.text.quoted import document
@@ -61,7 +60,7 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
         written[at.GLOSSARY] = glossary.page(index, written[at.GLOSSARY])
     made = pages(index, today, written)
     place = _place(base.root)
-    files = {path: text.encode() for path, text in divided({**written, **made}).items()}
+    files = {path: text.encode() for path, text in {**written, **made}.items()}
     files[at.LLMS] = llms(index, place).encode()
     files[at.LLMS_FULL] = llms_full(index, place).encode()
     files[at.FEED] = feed(index, place)
@@ -80,7 +79,7 @@ def record_files(base: KnowledgeBase, records: Container[str]) -> dict[str, byte
     own |= {at.kernel_page(name) for name in index.kernels if name in records}
     own |= {case.page for case in index.bugs.values() if case.session.id in records}
     own |= {at.run_page(session, run) for session, run in index.runs if session in records}
-    made = divided(pages(index, wanted=own.__contains__))
+    made = pages(index, wanted=own.__contains__)
     return {path: text.encode() for path, text in made.items()}
 
 

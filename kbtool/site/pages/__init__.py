@@ -90,7 +90,6 @@ def _headed(path: str, text: str, own_tags: Sequence[str], twin: str | None) -> 
     title = _TITLE.search(text)
     assert title is not None, f"{path} has no title"
     is_source = at.is_source_page(path)
-    is_list = path.endswith("/index.md") or "/page/" in path
-    contents = not is_list and not is_source
+    contents = not path.endswith("/index.md") and not is_source
     pages_of = {tag: at.published(at.relative(at.tag_page(tag), path)) for tag in own_tags}
     return front_matter(title[1], pages_of, contents, found=not is_source, twin=twin) + text

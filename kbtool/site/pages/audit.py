@@ -87,7 +87,7 @@ def _table(index: Index, grade: Grade) -> str:
             ]
         )
     header = ["Claim", "Stated", "Comes out", "Remark"]
-    return join([stacked_table(header, rows, filtered=True), more]) if rows else nothing("None.")
+    return join([stacked_table(header, rows), more]) if rows else nothing("None.")
 
 
 def _of(index: Index, grade: Grade) -> tuple[Sequence[Item], str | None]:
@@ -120,7 +120,7 @@ def _undetermined(index: Index) -> str:
         for item in found
     ]
     header = ["Claim", "Stated", "Why"]
-    return join([stacked_table(header, rows, filtered=True), more]) if rows else nothing("None.")
+    return join([stacked_table(header, rows), more]) if rows else nothing("None.")
 
 
 def _by_record(index: Index) -> str:

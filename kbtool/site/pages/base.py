@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from typing import NamedTuple
 
 from kbtool.site.index import Index
-from kbtool.site.paging import ROWS, Part, parts
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,3 @@ class Pages(NamedTuple):
     """The page that is in the navigation, if any."""
     title: str = ""
     """Its title there."""
-
-
-def listed(
-    path: str, count: int, listing: Callable[[Part], str], rows: int = ROWS
-) -> Iterator[Page]:
-    """The pages of a list: ``count`` rows, at most ``rows`` on each page."""
-    for part in parts(path, count, rows):
-        yield Page(part.here, partial(listing, part))

@@ -27,8 +27,7 @@ from kbtool.model.bug import Bug
 from kbtool.site import addresses as at
 from kbtool.site.index import OPEN, BugCase, Index
 from kbtool.site.pages import mutants
-from kbtool.site.pages.base import Page, Pages, Source, listed
-from kbtool.site.paging import HEAVY_ROWS, Part
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import (
     backlinks,
     cite,
@@ -45,7 +44,7 @@ from kbtool.site.parts import (
 
 def _pages(source: Source) -> Iterator[Page]:
     index = source.index
-    yield from listed(at.BUGS, len(index.bugs), partial(listing, index), HEAVY_ROWS)
+    yield Page(at.BUGS, partial(listing, index))
     for case in index.bugs.values():
         yield Page(case.page, partial(page, index, case))
 
@@ -53,13 +52,11 @@ def _pages(source: Source) -> Iterator[Page]:
 PAGES = Pages(_pages, at.BUGS, "Bugs")
 
 
-def listing(index: Index, part: Part) -> str:
-    """A page of the list of bugs: open ones first, the most recent first."""
+def listing(index: Index) -> str:
+    """Every bug: open ones first, the most recent first."""
     latest = list(reversed(index.bugs.values()))
     still = [case for case in latest if case.is_open]
-    shown = part.rows(still + [case for case in latest if not case.is_open])
     statuses = Counter(case.status for case in latest)
-    to_open = at.relative(f"{at.BUGS}#open", part.here)
     nowhere = "No bug is open." if latest else "No session's record names a bug."
     about = (
         f"{many(len(latest), 'bug')}, {len(still)} open. A bug is fixed by its last fix, unless"
@@ -71,27 +68,26 @@ def listing(index: Index, part: Part) -> str:
     )
     return join(
         [
-            page_title(f"Bugs{part.suffix}"),
+            page_title("Bugs"),
             about if latest else None,
             facts(
-                (chip(word), f"[{count}]({to_open})" if word in OPEN else str(count))
+                (chip(word), f"[{count}](#open)" if word in OPEN else str(count))
                 for word, count in statuses.most_common()
             ),
             section(
                 "Open", "open",
-                _table(index, [case for case in shown if case.is_open], part.here)
-                or (nothing(nowhere) if part.number == 1 else None),
+                _table(index, still) or nothing(nowhere),
             ),
             section(
                 "The others", "others",
-                _table(index, [case for case in shown if not case.is_open], part.here),
+                _table(index, [case for case in latest if not case.is_open]),
             ),
-            part.turn(),
         ]
     )  # fmt: skip
 
 
-def _table(index: Index, cases: Sequence[BugCase], here: str) -> str | None:
+def _table(index: Index, cases: Sequence[BugCase]) -> str | None:
+    here = at.BUGS
     rows = [
         [
             index.link(case.page, here),
@@ -108,13 +104,13 @@ def _table(index: Index, cases: Sequence[BugCase], here: str) -> str | None:
     header = [
         "Bug", "Status", "Symptom", "Recorded in", "Fixed in", "Met again in", "Lost", "Put back",
     ]  # fmt: skip
-    # Empty cells have text, so that the columns are the same on every page.
+    # Empty cells have text, so that both tables have the same columns.
     filled = [[cell or "–" for cell in row] for row in rows]
     return stacked_table(header, filled, {6}) if rows else None
 
 
 def _seen(bug: Bug) -> str:
-    """The symptom, or else the cause; shortened, because a page lists many."""
+    """The symptom, or else the cause; shortened, because the list has many."""
     if bug.symptom:
         return inline(clipped(bug.symptom, _SEEN))
     return muted(f"Cause: {inline(clipped(bug.cause, _SEEN))}") if bug.cause else ""

@@ -27,15 +27,14 @@ from kbtool.model.run import Run
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, has_section
-from kbtool.site.pages.base import Page, Pages, Source, listed
-from kbtool.site.paging import HEAVY_ROWS, Part
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import backlinks, compare_link, crumb, page_title, section, session_cell
 from kbtool.steps import kind_of
 
 
 def _pages(source: Source) -> Iterator[Page]:
     index = source.index
-    yield from listed(at.RUNS, len(index.runs), partial(listing, index), HEAVY_ROWS)
+    yield Page(at.RUNS, partial(listing, index))
     for (session, run), attempts in index.runs.items():
         yield Page(at.run_page(session, run), partial(page, index, attempts))
 
@@ -43,13 +42,13 @@ def _pages(source: Source) -> Iterator[Page]:
 PAGES = Pages(_pages, at.RUNS, "Runs")
 
 
-def listing(index: Index, part: Part) -> str:
-    """A page of the runs, newest first."""
-    runs = part.rows(index.runs_of())
-    body = rows(index, runs, part.here) if runs else nothing(
+def listing(index: Index) -> str:
+    """The runs, newest first."""
+    runs = index.runs_of()
+    body = rows(index, runs, at.RUNS) if runs else nothing(
         "No data because no recipe was run in this knowledge base."
     )  # fmt: skip
-    return join([page_title(f"Runs{part.suffix}"), body, part.turn()])
+    return join([page_title("Runs"), body])
 
 
 def rows(index: Index, runs: Sequence[Run], here: str) -> str:

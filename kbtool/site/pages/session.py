@@ -29,8 +29,7 @@ from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import choices, measurements, sweep, timeline
-from kbtool.site.pages.base import Page, Pages, Source, listed
-from kbtool.site.paging import Part
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import (
     EVIDENCE,
     GRADES,
@@ -56,7 +55,7 @@ from kbtool.store.prose import notes
 
 def _pages(source: Source) -> Iterator[Page]:
     index = source.index
-    yield from listed(at.SESSIONS, len(index.sessions), partial(listing, index))
+    yield Page(at.SESSIONS, partial(listing, index))
     for session in index.sessions.values():
         yield Page(at.session_page(session.id), partial(page, index, session))
 
@@ -65,11 +64,11 @@ PAGES = Pages(_pages, at.SESSIONS, "Sessions")
 
 
 _OUTCOME = 140
-"""Characters of an outcome in the list of sessions: of so many, a page holds all of its rows."""
+"""The most characters of an outcome in the list of sessions."""
 
 
-def listing(index: Index, part: Part) -> str:
-    """A page of the sessions, newest first."""
+def listing(index: Index) -> str:
+    """The sessions, newest first."""
     if not index.sessions:
         return join(
             [page_title("Sessions"), nothing(
@@ -77,10 +76,10 @@ def listing(index: Index, part: Part) -> str:
             )]
         )  # fmt: skip
     rows = []
-    for session in part.rows(list(reversed(index.sessions.values()))):
+    for session in reversed(index.sessions.values()):
         rows.append(
             [
-                session_cell(index, session, part.here),
+                session_cell(index, session, at.SESSIONS),
                 nowrap(session.day) if session.day else "undated",
                 inline(session.title),
                 chip(session.status),
@@ -92,10 +91,9 @@ def listing(index: Index, part: Part) -> str:
     header = ["Session", "Date", "Title", "Status", "Time", "Money stated", "Outcome"]
     return join(
         [
-            page_title(f"Sessions{part.suffix}"),
+            page_title("Sessions"),
             "Newest first: each session before the one that it follows.",
             stacked_table(header, rows, {4, 5}),
-            part.turn(),
         ]
     )
 

@@ -12,7 +12,6 @@ from kbtool.markdown.figures import many
 from kbtool.markdown.markup import bullets, facts, folded, join
 from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
-from kbtool.site.html import divide
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import page_title
@@ -31,12 +30,6 @@ def _pages(source: Source) -> Iterator[Page]:
 
 PAGES = Pages(_pages)
 
-
-_PIECE = divide.BUDGET - 1_000
-"""Bytes of HTML between two marks at which a page may be split; the first is below its title."""
-
-_REST = 1_000
-"""A last piece that is smaller is added to the one before it."""
 
 _HIGHLIGHTED = 200_000
 """The most characters of a file with syntax colours."""
@@ -105,37 +98,13 @@ def listing(files: Mapping[str, Mapping[str, str]], kernel: Kernel, here: str) -
 
 @lru_cache(maxsize=4096)
 def numbered(path: str, text: str) -> str:
-    """A text as lines of HTML with the anchors ``L1``, ``L2`` …; a long text in pieces, between
-    which its page may be split."""
-    shown = [
+    """A text as lines of HTML with the anchors ``L1``, ``L2`` …"""
+    lines = "".join(
         f'<a id="L{number}" href="#L{number}">{number}</a>{line}\n'
         for number, line in enumerate(_lines(path, text), 1)
-    ]
-    pieces: list[list[str]] = [[]]
-    room = _PIECE
-    for line in shown:
-        room -= divide.weight(line)
-        if room < 0 and pieces[-1]:
-            pieces.append([])
-            room = _PIECE - divide.weight(line)
-        pieces[-1].append(line)
-    if len(pieces) > 1 and divide.weight("".join(pieces[-1])) < _REST:
-        rest = pieces.pop()
-        pieces[-1] += rest
+    )
     # The colours of the theme's own code blocks.
-    blocks = [
-        raw(f'<div class="highlight kb-source"><pre tabindex="0">{"".join(piece)}</pre></div>')
-        for piece in pieces
-    ]
-    if len(blocks) == 1:
-        return blocks[0]
-    first = 1
-    marked = []
-    for piece, block in zip(pieces, blocks, strict=True):
-        last = first + len(piece) - 1
-        marked += [divide.mark(f"L{first}", f"Lines {first}–{last}"), block]
-        first = last + 1
-    return join(marked)
+    return raw(f'<div class="highlight kb-source"><pre tabindex="0">{lines}</pre></div>')
 
 
 _COLOURS = (

@@ -110,7 +110,7 @@ def _matrix(index: Index, sweep: Sweep, here: str) -> str:
         ])  # fmt: skip
     names = [*_names(sweep), "Commit"]
     header = ["Cell", *map(inline, names), "Status", "Run", "Machine", "Held", "Tries", "Why"]
-    return stacked_table(header, rows, {0, len(names) + 4, len(names) + 5}, filtered=True)
+    return stacked_table(header, rows, {0, len(names) + 4, len(names) + 5})
 
 
 def _fastest(index: Index, sweep: Sweep, here: str) -> str | None:
@@ -139,7 +139,7 @@ def _fastest(index: Index, sweep: Sweep, here: str) -> str | None:
     return join([
         "The least median time of the kernel in a cell whose benchmark counts. The times of"
             " cells are of different runs: a difference of a few per cent says nothing.",
-        stacked_table(header, rows, numbers, filtered=True),
+        stacked_table(header, rows, numbers),
     ])  # fmt: skip
 
 

@@ -10,8 +10,7 @@ from kbtool.markdown.markup import anchor, bullets, join, nothing, stacked_table
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.pages.base import Page, Pages, Source, listed
-from kbtool.site.paging import HEAVY_ROWS, Part, parts
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import cite, page_title, section
 
 
@@ -19,8 +18,7 @@ def _pages(source: Source) -> Iterator[Page]:
     index = source.index
     yield Page(at.SYMPTOMS, partial(listing, index))
     for tool in index.base.catalogue.values():
-        listed_on = at.symptoms_page(tool.id)
-        yield from listed(listed_on, len(tool.symptoms), partial(page, index, tool), HEAVY_ROWS)
+        yield Page(at.symptoms_page(tool.id), partial(page, index, tool))
 
 
 PAGES = Pages(_pages, at.SYMPTOMS, "Symptoms")
@@ -54,14 +52,14 @@ def listing(index: Index) -> str:
     )
 
 
-def page(index: Index, tool: Symptoms, part: Part) -> str:
+def page(index: Index, tool: Symptoms) -> str:
     """The symptoms of a tool."""
+    here = at.symptoms_page(tool.id)
     return join(
         [
-            page_title(f"Symptoms: {inline(tool.title)}{part.suffix}"),
-            f"<small>{at.link('Symptoms', at.SYMPTOMS, part.here)} › {code(tool.id)}</small>",
-            *(_shown(index, known, part.here) for known in part.rows(tool.symptoms)),
-            part.turn(),
+            page_title(f"Symptoms: {inline(tool.title)}"),
+            f"<small>{at.link('Symptoms', at.SYMPTOMS, here)} › {code(tool.id)}</small>",
+            *(_shown(index, known, here) for known in tool.symptoms),
         ]
     )
 
@@ -89,13 +87,12 @@ def of_pattern(index: Index, pattern: str, here: str) -> str | None:
     """The symptoms of the catalogue that belong to a pattern."""
     lines = []
     for tool in index.base.catalogue.values():
-        for part in parts(at.symptoms_page(tool.id), len(tool.symptoms), HEAVY_ROWS):
-            lines += [
-                f"{at.link(inline(known.title), f'{part.here}#{known.id}', here)}"
-                f" ({inline(tool.title)})"
-                for known in part.rows(tool.symptoms)
-                if pattern in known.patterns
-            ]
+        there = at.symptoms_page(tool.id)
+        lines += [
+            f"{at.link(inline(known.title), f'{there}#{known.id}', here)} ({inline(tool.title)})"
+            for known in tool.symptoms
+            if pattern in known.patterns
+        ]
     if not lines:
         return None
     return join([anchor("symptoms.catalogue") + "Messages of tools that it helps with:",

@@ -11,8 +11,7 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, page_of
-from kbtool.site.pages.base import Page, Pages, Source, listed
-from kbtool.site.paging import Part
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import page_title
 
 
@@ -20,7 +19,7 @@ def _pages(source: Source) -> Iterator[Page]:
     index = source.index
     yield Page(at.TAGS, partial(listing, index))
     for tag, records in tagged(index).items():
-        yield from listed(at.tag_page(tag), len(records), partial(page, index, tag, records))
+        yield Page(at.tag_page(tag), partial(page, index, tag, records))
 
 
 PAGES = Pages(_pages, at.TAGS, "Tags")
@@ -50,21 +49,21 @@ def listing(index: Index) -> str:
     return join([page_title("Tags"), shown])
 
 
-def page(index: Index, tag: str, records: Sequence[Session | Pattern], part: Part) -> str:
-    """A page of the records of a tag."""
+def page(index: Index, tag: str, records: Sequence[Session | Pattern]) -> str:
+    """The records of a tag."""
+    here = at.tag_page(tag)
     rows = [
         [
-            index.link(page_of(record), part.here),
+            index.link(page_of(record), here),
             "session" if isinstance(record, Session) else "pattern",
             nowrap(record.day or "undated") if isinstance(record, Session) else "–",
         ]
-        for record in part.rows(records)
+        for record in records
     ]
     return join(
         [
-            page_title(f"Tag: {inline(tag)}{part.suffix}"),
-            f"<small>{at.link('Tags', at.TAGS, part.here)}</small>",
+            page_title(f"Tag: {inline(tag)}"),
+            f"<small>{at.link('Tags', at.TAGS, here)}</small>",
             table(["What", "Kind", "Date"], rows),
-            part.turn(),
         ]
     )

@@ -52,9 +52,7 @@ def page(result: AblateResult, links: Links) -> str:
             stacked_table(
                 ["Pattern", "Ablation", "Without it", "Verdict", "Ratio", "Remark"], lines, {4}
             ),
-            stacked_table(
-                ["Ablation", "Case", "Effect", "Ratio", "In rounds"], cases, {3}, filtered=True
-            )
+            stacked_table(["Ablation", "Case", "Effect", "Ratio", "In rounds"], cases, {3})
             if cases
             else None,
             folded(f"Not tried here: {len(skipped)}", bullets(skipped)) if skipped else None,

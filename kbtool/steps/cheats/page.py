@@ -36,7 +36,7 @@ def page(result: CheatsResult, links: Links) -> str:
                 ]
             ),
             _survivors(result),
-            stacked_table(header, lines, set(), filtered=True),
+            stacked_table(header, lines, set()),
             folded(f"Not tried here: {len(skipped)}", bullets(skipped)) if skipped else None,
             "The JSON of the run has the text of each edit.",
         ]

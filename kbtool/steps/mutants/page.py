@@ -37,7 +37,7 @@ def page(result: MutantsResult, links: Links) -> str:
                     ("Artifact without bugs", code(result.sha256[:12])),
                 ]
             ),
-            stacked_table([*header, "Remark"], lines, {3, 4} if bounded else {3}, filtered=True),
+            stacked_table([*header, "Remark"], lines, {3, 4} if bounded else {3}),
             _through(result),
             folded(
                 f"Cases whose findings another has too: {len(result.replaceable)}",
