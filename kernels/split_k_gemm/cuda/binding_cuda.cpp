@@ -23,19 +23,24 @@ void check_cuda(cudaError_t error, const char* what) {
                            cudaGetErrorName(error) + ")");
 }
 
-int multiprocessors_of(int device) {
+split_k_gemm::cuda::Card card_of(int device) {
   constexpr int MAX_DEVICES = 64;
   static std::array<std::once_flag, MAX_DEVICES> once;
-  static std::array<int, MAX_DEVICES> count;
+  static std::array<split_k_gemm::cuda::Card, MAX_DEVICES> cards;
   if (device >= MAX_DEVICES) fail("more than " + std::to_string(MAX_DEVICES) + " devices");
   std::call_once(once[device], [&] {
-    int major = 0;
-    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "reading the card");
-    if (major < 9) fail("needs thread block clusters: compute capability 9.0 or later");
-    check_cuda(cudaDeviceGetAttribute(&count[device], cudaDevAttrMultiProcessorCount, device),
-               "reading the card");
+    const auto attribute = [&](cudaDeviceAttr name) {
+      int value = 0;
+      check_cuda(cudaDeviceGetAttribute(&value, name, device), "reading the card");
+      return value;
+    };
+    if (attribute(cudaDevAttrComputeCapabilityMajor) < 9) {
+      fail("needs thread block clusters: compute capability 9.0 or later");
+    }
+    cards[device] = {device, attribute(cudaDevAttrMultiProcessorCount),
+                     attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)};
   });
-  return count[device];
+  return cards[device];
 }
 
 Tensor on_cuda(const Tensor& x, const Tensor& w, std::optional<int64_t> num_splits) {
@@ -45,12 +50,19 @@ Tensor on_cuda(const Tensor& x, const Tensor& w, std::optional<int64_t> num_spli
   if (p.M == 0 || p.N == 0) return out;
   const int device = x.get_device_index();
   torch::stable::accelerator::DeviceGuard guard(device);
-  Cut cut = choose_cut(p, multiprocessors_of(device));
+  const split_k_gemm::cuda::Card card = card_of(device);
+  void* of_torch = nullptr;
+  if (aoti_torch_get_current_cuda_stream(device, &of_torch) != 0) fail("no current CUDA stream");
+  const auto stream = static_cast<cudaStream_t>(of_torch);
+  const bool half = x.scalar_type() == ScalarType::Half;
+  if (!num_splits && ring_reads(p)) {
+    const cudaError_t error = (half ? launch_ring_fp16 : launch_ring_bf16)(p, card, stream);
+    if (error == cudaSuccess) return out;
+    if (error != cudaErrorNotSupported) check_cuda(error, "launching the kernel");
+  }
+  Cut cut = choose_cut(p, card.multiprocessors);
   if (num_splits) cut.splits = static_cast<int>(*num_splits);
-  void* stream = nullptr;
-  if (aoti_torch_get_current_cuda_stream(device, &stream) != 0) fail("no current CUDA stream");
-  const auto launch = x.scalar_type() == ScalarType::Half ? launch_fp16 : launch_bf16;
-  check_cuda(launch(p, cut, static_cast<cudaStream_t>(stream)), "launching the kernel");
+  check_cuda((half ? launch_fp16 : launch_bf16)(p, cut, stream), "launching the kernel");
   return out;
 }
 

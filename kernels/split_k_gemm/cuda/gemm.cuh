@@ -1,7 +1,7 @@
-// out[m][n] = sum over k of x[m][k] w[n][k], for few rows of x: a split-K matrix product whose time is that
-// of reading w once.
+// out[m][n] = sum over k of x[m][k] w[n][k], for few rows of x, without shared memory for operands: for rows or K that
+// TMA cannot read (ring.cuh), and for a number of splits that is asked for.
 //
-// A block computes 16 ROW_TILES rows of w (columns of out) by 8 COLUMN_TILES rows of x over a range of k. Its
+// A block computes 16 rows of w (columns of out) by 8 COLUMN_TILES rows of x over a range of k. Its
 // warps take chunks of 32 k in turn, so together they read consecutive memory, and each has its own sums.
 // The operands are swapped: w is A of mma.m16n8k16 and x is B, so one row of x fills an eighth of a tile, not
 // a sixteenth. Fragments come straight from global memory. The order of k inside an mma is free, as long as
@@ -14,47 +14,15 @@
 #pragma once
 
 #include <cooperative_groups.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <cstdint>
 
 #include "../params.h"
+#include "mma.cuh"
 
 namespace split_k_gemm::cuda {
 
 constexpr int CHUNK = 32;  // k of a warp at a time: four lanes with 8 elements each
-
-template <class Element>
-struct Math;
-
-template <>
-struct Math<__half> {
-  static __device__ __forceinline__ __half from_float(float x) { return __float2half_rn(x); }
-  static __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                             uint32_t a3, uint32_t b0, uint32_t b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-  }
-};
-
-template <>
-struct Math<__nv_bfloat16> {
-  static __device__ __forceinline__ __nv_bfloat16 from_float(float x) {
-    return __float2bfloat16_rn(x);
-  }
-  static __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                             uint32_t a3, uint32_t b0, uint32_t b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-  }
-};
 
 // w is read once: it should not displace x in L1.
 __device__ __forceinline__ uint4 load_once(const void* p) {
@@ -83,23 +51,21 @@ __device__ __forceinline__ uint4 load8(const Element* row, int64_t k, int64_t K)
   }
 }
 
-template <class Element_, int ROW_TILES_, int COLUMN_TILES_, int CHUNKS_, int WARPS_, bool ALIGNED_>
+template <class Element_, int COLUMN_TILES_, int WARPS_, bool ALIGNED_>
 struct Config {
   using Element = Element_;
-  static constexpr int ROW_TILES = ROW_TILES_;        // of 16 rows of w
   static constexpr int COLUMN_TILES = COLUMN_TILES_;  // of 8 rows of x
-  static constexpr int CHUNKS = CHUNKS_;              // that a warp loads ahead of those it multiplies
   static constexpr int WARPS = WARPS_;
   static constexpr bool ALIGNED = ALIGNED_;
   static constexpr int THREADS = 32 * WARPS;
-  static constexpr int ROWS = 16 * ROW_TILES;
+  static constexpr int ROWS = 16;  // of w
   static constexpr int COLUMNS = 8 * COLUMN_TILES;
 };
 
 template <class C>
 struct Fragments {
-  uint4 w[C::CHUNKS][C::ROW_TILES][2];
-  uint4 x[C::CHUNKS][C::COLUMN_TILES];
+  uint4 w[2];
+  uint4 x[C::COLUMN_TILES];
 };
 
 template <class C>
@@ -114,16 +80,13 @@ __global__ void __launch_bounds__(C::THREADS, 512 / C::THREADS) gemm(const Param
   const int64_t first_column = static_cast<int64_t>(blockIdx.z) * C::COLUMNS;
 
   // Rows past the end repeat the last one; their sums are not stored.
-  const Element* w[C::ROW_TILES][2];
+  const Element* w[2];
   const Element* x[C::COLUMN_TILES];
   bool has_x[C::COLUMN_TILES];
 #pragma unroll
-  for (int r = 0; r < C::ROW_TILES; ++r) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int64_t row = first_row + 16 * r + 8 * half + g;
-      w[r][half] = static_cast<const Element*>(p.w) + (row < p.N ? row : p.N - 1) * p.w_stride + 8 * t;
-    }
+  for (int half = 0; half < 2; ++half) {
+    const int64_t row = first_row + 8 * half + g;
+    w[half] = static_cast<const Element*>(p.w) + (row < p.N ? row : p.N - 1) * p.w_stride + 8 * t;
   }
 #pragma unroll
   for (int c = 0; c < C::COLUMN_TILES; ++c) {
@@ -136,62 +99,44 @@ __global__ void __launch_bounds__(C::THREADS, 512 / C::THREADS) gemm(const Param
   const int64_t per_split = (chunks + gridDim.y - 1) / gridDim.y;
   const int64_t begin = blockIdx.y * per_split;
   const int64_t end = min(begin + per_split, chunks);
-  constexpr int STEP = C::WARPS * C::CHUNKS;
 
   const auto load = [&](Fragments<C>& f, int64_t chunk) {
+    // Past the range of this split every k is past the end.
+    const int64_t k = CHUNK * chunk;
+    const int64_t K = chunk < end ? p.K - 8 * t : 0;
 #pragma unroll
-    for (int i = 0; i < C::CHUNKS; ++i) {
-      // Past the range of this split every k is past the end.
-      const int64_t k = CHUNK * (chunk + i * C::WARPS);
-      const int64_t K = chunk + i * C::WARPS < end ? p.K - 8 * t : 0;
+    for (int half = 0; half < 2; ++half) f.w[half] = load8<Element, C::ALIGNED, true>(w[half], k, K);
 #pragma unroll
-      for (int r = 0; r < C::ROW_TILES; ++r) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          f.w[i][r][half] = load8<Element, C::ALIGNED, true>(w[r][half], k, K);
-        }
-      }
-#pragma unroll
-      for (int c = 0; c < C::COLUMN_TILES; ++c) {
-        f.x[i][c] = load8<Element, C::ALIGNED, false>(x[c], k, has_x[c] ? K : 0);
-      }
+    for (int c = 0; c < C::COLUMN_TILES; ++c) {
+      f.x[c] = load8<Element, C::ALIGNED, false>(x[c], k, has_x[c] ? K : 0);
     }
   };
 
-  float acc[C::ROW_TILES][C::COLUMN_TILES][4] = {};
+  float acc[C::COLUMN_TILES][4] = {};
   const auto multiply = [&](const Fragments<C>& f) {
+    const uint4 low = f.w[0], high = f.w[1];
 #pragma unroll
-    for (int i = 0; i < C::CHUNKS; ++i) {
-#pragma unroll
-      for (int r = 0; r < C::ROW_TILES; ++r) {
-        const uint4 low = f.w[i][r][0], high = f.w[i][r][1];
-#pragma unroll
-        for (int c = 0; c < C::COLUMN_TILES; ++c) {
-          const uint4 b = f.x[i][c];
-          Math<Element>::mma(acc[r][c], low.x, high.x, low.y, high.y, b.x, b.y);
-          Math<Element>::mma(acc[r][c], low.z, high.z, low.w, high.w, b.z, b.w);
-        }
-      }
+    for (int c = 0; c < C::COLUMN_TILES; ++c) {
+      const uint4 b = f.x[c];
+      Math<Element>::mma(acc[c], {low.x, high.x, low.y, high.y}, b.x, b.y);
+      Math<Element>::mma(acc[c], {low.z, high.z, low.w, high.w}, b.z, b.w);
     }
   };
 
   Fragments<C> now, next;
   int64_t chunk = begin + warp;
   load(now, chunk);
-  for (; chunk < end; chunk += STEP) {
-    load(next, chunk + STEP);
+  for (; chunk < end; chunk += C::WARPS) {
+    load(next, chunk + C::WARPS);
     multiply(now);
     now = next;
   }
 
 #pragma unroll
-  for (int r = 0; r < C::ROW_TILES; ++r) {
+  for (int c = 0; c < C::COLUMN_TILES; ++c) {
 #pragma unroll
-    for (int c = 0; c < C::COLUMN_TILES; ++c) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        sums[warp][8 * c + 2 * t + i % 2][16 * r + 8 * (i / 2) + g] = acc[r][c][i];
-      }
+    for (int i = 0; i < 4; ++i) {
+      sums[warp][8 * c + 2 * t + i % 2][8 * (i / 2) + g] = acc[c][i];
     }
   }
   __syncthreads();

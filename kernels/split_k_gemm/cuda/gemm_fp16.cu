@@ -6,4 +6,8 @@ cudaError_t launch_fp16(const Params& p, const Cut& cut, cudaStream_t stream) {
   return launch_for<__half>(p, cut, stream);
 }
 
+cudaError_t launch_ring_fp16(const Params& p, const Card& card, cudaStream_t stream) {
+  return launch_ring_for<__half>(p, card, stream);
+}
+
 }  // namespace split_k_gemm::cuda
