@@ -21,6 +21,8 @@ _OVERLAP = 512
 """A longer line is searched in pieces, which overlap so that no message is cut in two."""
 _BLOCK = 1 << 20
 _SHOWN = 240
+_OPENING = 12
+"""What the first lines are about, people's words in any other line are too."""
 _ERRORS = 40
 """So many lines that report an error are kept, for the search of what resembles them."""
 
@@ -138,7 +140,9 @@ def seen(
     result = Seen(architectures={found for one in architectures if (found := capability_of(one))})
     looks = _Looks(result)
     profile = Profile()
+    opening: list[str] = []
     for lines in _blocks(profile.without(text)):
+        opening += (line for _, line, _ in lines[: _OPENING - len(opening)])
         finder.feed(lines)
         looks.feed(lines)
         result.lines = next((n for n, text, _ in reversed(lines) if text.strip()), result.lines)
@@ -146,6 +150,7 @@ def seen(
     finder.feed(shaped(measured))
     result.architectures |= profile.capabilities
     result.lines = max(result.lines, *(number for number, _ in measured), 0)
+    names_card = bool(result.architectures) or is_about_cards("\n".join(opening))
     matches = []
     for place, (number, line) in finder.found.items():
         symptom = known[place].symptom
@@ -158,7 +163,7 @@ def seen(
         and _fits_tool(match, tools)
         and not _is_said_better(match, matches, tools)
         and not ELSEWHERE.search(match.line)
-        and (match.tool not in in_words or result.architectures or is_about_cards(match.line))
+        and (match.tool not in in_words or names_card or is_about_cards(match.line))
     ]
     result.matches = _each_pattern_once(sorted(fitting, key=_rank))
     return result

@@ -23,6 +23,7 @@ _CARDS = r"""
   | (?i:\bkernels?\b(?!\ of\b|:))
   | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+)
+  | (?i:\b(?:geforce|quadro|jetson|cudnn|dgx|hgx)\b|\b[gr]tx[ -]?\d{3,4}|\btesla\ [kmpvt]\d+|\bgb[23]00\b)
   | \bSMs?\b|\bHBM\d?|\d\ ?%\ (?:of\ )?SOL\b|\b(?:sm|smsp|dram|lts|l1tex)__\w+
   | (?i:\btensor[- ]cores?\b|\b(?:long|short)[ _]scoreboard|\bmio[ _]throttle|\bregister\ pressure
         |\b(?:achieved|theoretical)\ occupancy|\bbus\ ?(?:bw|bandwidth)\b|\bpower\ cap\b)

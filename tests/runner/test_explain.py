@@ -107,6 +107,10 @@ def test_people_s_words_count_only_where_a_card_is_named(tool):
     assert names("the scan is slower than before", said) == []
     assert names("the scan is slower than thrust's, on CUDA", said) == ["slower"]
     assert names("the scan is slower than before\nNVIDIA H100 80GB HBM3", said) == ["slower"]
+    assert names("my CUDA program\n\nthe scan is slower than before", said) == ["slower"]
+    assert names("on a GeForce GTX 1080\nthe scan is slower than before", said) == ["slower"]
+    late = "\n" * 50 + "my CUDA program"
+    assert names("the scan is slower than before" + late, said) == []
     assert names("build stopped", tool) == ["stopped"]  # a tool's own wording needs no card
 
 
@@ -262,7 +266,11 @@ def test_each_xid_is_known_in_each_wording_by_its_own_number(wording):
     }
     assert [number for number, ids in found.items() if "xid-other" not in ids] == []
     assert {len(ids) for ids in found.values()} == {1, 2}  # the general one, and one of its own
-    own = {13: "xid-13", 31: "xid-31", 64: "xid-63", 70: "xid-70", 79: "xid-79", 120: "xid-119"}
+    own = {
+        13: "xid-13", 31: "xid-31", 64: "xid-63", 70: "xid-70", 79: "xid-79", 120: "xid-119",
+        126: "xid-70", 130: "xid-70", 135: "xid-70", 136: "xid-74", 165: "xid-162",
+        42: "xid-68", 92: "xid-92", 107: "xid-106", 168: "xid-48",
+    }  # fmt: skip
     assert {number: found[number] - {"xid-other"} for number in own} == {
         number: {id_} for number, id_ in own.items()
     }
