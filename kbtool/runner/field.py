@@ -23,13 +23,14 @@ _CARDS = r"""
   | (?i:\bkernels?\b(?!\ of\b|:))
   | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+)
-  | (?i:\b(?:geforce|quadro|jetson|cudnn|dgx|hgx)\b|\b[gr]tx[ -]?\d{3,4}|\btesla\ [kmpvt]\d+|\bgb[23]00\b)
+  | (?i:\b(?:geforce|quadro|jetson|dgx|hgx|gb[23]00)\b|\b[gr]tx[ -]?\d{3,4}|\btesla\ [kmpvt]\d+)
+  | (?i:syncthreads|syncwarp)
   | \bSMs?\b|\bHBM\d?|\d\ ?%\ (?:of\ )?SOL\b|\b(?:sm|smsp|dram|lts|l1tex)__\w+
   | (?i:\btensor[- ]cores?\b|\b(?:long|short)[ _]scoreboard|\bmio[ _]throttle|\bregister\ pressure
         |\b(?:achieved|theoretical)\ occupancy|\bbus\ ?(?:bw|bandwidth)\b|\bpower\ cap\b)
   | NCCL|\bTriton[A-Z]|\btl\.\w|\bc10\b|\baten::|\bautograd\b|\bgradcheck\b
   | \bCU_|\bcu[A-Z][A-Za-z]+
-  | (?i:\b(?:shared|local|global|constant)\ memory|bank\ conflicts?|spill\w*
+  | (?i:\b(?:shared|local|global|constant)[\ -]memory|bank\ conflicts?|spill\w*
         |illegal\ memory\ access)
 """
 _BUILDS = r"""
