@@ -150,7 +150,10 @@ def seen(
     finder.feed(shaped(measured))
     result.architectures |= profile.capabilities
     result.lines = max(result.lines, *(number for number, _ in measured), 0)
-    names_card = bool(result.architectures) or is_about_cards("\n".join(opening))
+    about = "\n".join(opening)
+    names_card = bool(result.architectures) or (
+        is_about_cards(about) and not ELSEWHERE.search(about)
+    )
     matches = []
     for place, (number, line) in finder.found.items():
         symptom = known[place].symptom

@@ -20,7 +20,9 @@ _CARDS = r"""
       | tvm|xla|onednn|cicc|sm_\d\d\w*
       | allreduce|all_reduce|torchrun|cudaError\w*
     )(?![A-Za-z])
-  | (?i:\bkernels?\b(?!\ of\b|:))
+  | (?i:(?<!linux\ )(?<!jupyter\ )(?<!popcorn\ )\bkernels?\b
+        (?!:|\ \d+\.\d
+         |\ (?:of|panic|update|upgrade|headers?|log|oops|space|threads?|appears|died)\b))
   | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+)
   | (?i:\b(?:geforce|quadro|jetson|dgx|hgx|g?[bh][1-3]00s?|[ah]800s?|h20|a[456]000|[pv]100s?|k80)\b)
@@ -48,8 +50,14 @@ FIELD = re.compile(f"(?x){_CARDS}|{_BUILDS}")
 without any of it is about something else."""
 
 ELSEWHERE = re.compile(
-    r"\b(?:HIP|ROCm|MPS backend|RADV|AMDVLK|OpenCL|SYCL|amdgpu|xpu)\b|\bhip(?:Error|cc|[A-Z])"
-    r"|\bgfx\d{3}|\bserver process \(PID \d+\)|\bworker process \d+ exited\b"
+    r"\b(?:HIP|ROCm|MPS backend|RADV|AMDVLK|OpenCL|SYCL|amdgpu|[xX][pP][uU]|IPEX|oneAPI)\b"
+    r"|\b(?:DirectML|WebGPU)\b"
+    r"|\bhip(?:Error|cc|[A-Z])|\bgfx\d{3}|\broc(?:BLAS|blas)|\bMIOpen|\bHSA_STATUS|\bUR_RESULT"
+    r"|\bMI[1-3]\d{2}X?\b|\bRX ?\d{4}|\b[67]\d00 ?XTX?\b|\bRadeon\b|\bAdreno\b|\bMali-\w|\bi915\b"
+    r"|\bArc A\d{3}|\bApple (?:M\d|MPS|Silicon|GPU)|\bM[1-5] (?:Max|Pro|Ultra|Mac)\b"
+    r"|\bIOGPU|\bMPS[A-Z]\w+"
+    r"|\bMetal (?:Performance|Compiler|GPU|panic|backend)|\bon MPS\b|使用MPS"
+    r"|\bserver process \(PID \d+\)|\bworker process \d+ exited\b"
 )
 """What another platform than CUDA, or a server without a card (PostgreSQL, nginx), is known by; its
 messages may have the same words. Vulkan is none: it runs on NVIDIA's cards too."""
