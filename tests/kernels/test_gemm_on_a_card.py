@@ -11,18 +11,17 @@ import pytest
 import torch
 
 from kbtool.gpu.build import build
-from kbtool.gpu.build_plan import plan_build
+from kbtool.gpu.build_plan import choose_architecture, plan_build
 from kbtool.gpu.harness import load_module
 from kbtool.model.kernel import Kernel
 from kbtool.store.tree import Entry, load_record
 
+FOLDER = Path(__file__).parents[2] / "kernels" / "split_k_gemm"
 CAPABILITY = torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(CAPABILITY < (9, 0), reason="needs a card of compute capability 9.0"),
 ]
-
-FOLDER = Path(__file__).parents[2] / "kernels" / "split_k_gemm"
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +29,8 @@ def gemm(build_cache: Path) -> ModuleType:
     """The Python face of the operator, its CUDA library loaded."""
     entry = load_record(FOLDER / "kernel.yaml", "kernel.yaml", Kernel)
     assert isinstance(entry, Entry)
-    plan = plan_build(entry.record, FOLDER, "cuda", build_cache)
+    architecture = choose_architecture(entry.record, "cuda", "sm_{}{}".format(*CAPABILITY))
+    plan = plan_build(entry.record, FOLDER, "cuda", build_cache, architecture)
     build(plan, timeout=600)
     torch.ops.load_library(plan.library)
     return load_module(FOLDER / "interface.py", "split_k_gemm_interface_cuda")
