@@ -22,12 +22,11 @@ cudaError_t launch_for(const Params& p, const Cut& cut, cudaStream_t stream) {
 
 template <class Element, int COLUMN_TILES>
 cudaError_t launch_ring_for(const Params& p, const Card& card, cudaStream_t stream) {
-  // The shortest tile of which one wave of blocks covers w: fewer, taller tiles read x less often, but leave
-  // multiprocessors without work.
+  // The shortest tile of which one wave of blocks covers w, and tiles of 64 rows where that takes more waves.
   const int64_t rows = (p.N + card.multiprocessors - 1) / card.multiprocessors;
   if (rows <= 16) return launch_ring<RingConfig<Element, 1, COLUMN_TILES>>(p, card, stream);
   if (rows <= 32) return launch_ring<RingConfig<Element, 2, COLUMN_TILES>>(p, card, stream);
-  if (rows <= 64) return launch_ring<RingConfig<Element, 4, COLUMN_TILES>>(p, card, stream);
+  if (rows <= 64 || rows > 128) return launch_ring<RingConfig<Element, 4, COLUMN_TILES>>(p, card, stream);
   return launch_ring<RingConfig<Element, 8, COLUMN_TILES>>(p, card, stream);
 }
 
