@@ -152,9 +152,11 @@ def split_k_attention(
             0 and never falls; an entry may have no queries. ``causal`` and ``window`` align with
             the queries of each entry: ``Sq`` is ``cu_seqlens_q[b + 1] - cu_seqlens_q[b]``. Rows of
             ``q`` after the last entry's, as in a padded batch, see no key, whatever they hold. The
-            CPU refuses other values. CUDA does not take it yet.
+            CPU refuses other values; on CUDA they give wrong results, and memory outside of ``q``
+            is not touched. A captured graph sees new ones. CUDA runs ``fused``.
         max_seqlen_q: The most queries of an entry; needed with ``cu_seqlens_q``. It may be larger
-            than what any entry has.
+            than what any entry has. With ``num_splits``, an entry has the same bits in any batch of
+            the same maximum.
         variant: Name of the implementation: ``two_pass`` on the CPU; ``fa1``, ``two_pass`` or
             ``fused`` on CUDA, and ``wgmma`` on sm_90. Default: the fastest for the shapes and the
             device.

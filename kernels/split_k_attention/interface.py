@@ -31,9 +31,6 @@ _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 _MAX_HEAD_DIM_ON_CUDA = 256
 _MAX_QUERIES = 2**31 - 1
 """Of an entry of packed queries."""
-_NOT_ON_CUDA = (
-    "cu_seqlens_q must be left out on CUDA, whose kernels take queries of one length, got a tensor"
-)
 
 
 def _fail(message: str) -> NoReturn:
@@ -156,8 +153,6 @@ def _entries_of(q: Tensor, cu_seqlens_q: Tensor | None, max_seqlen_q: int | None
         _fail(f"cu_seqlens_q must be contiguous, of shape (B + 1,), got {got}")
     if max_seqlen_q is None:
         _fail("max_seqlen_q must come with cu_seqlens_q, got None")
-    if q.device.type == "cuda":
-        _fail(_NOT_ON_CUDA)
     return cu_seqlens_q.shape[0] - 1
 
 

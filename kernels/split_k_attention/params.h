@@ -47,8 +47,7 @@ struct SplitKParams {
   Strides4 out_stride;
   Strides3 lse_stride;
 
-  int64_t B;        // of q
-  int64_t entries;  // batch entries: B, unless queries are packed
+  int64_t B;    // of q; batch entries, unless queries are packed
   int64_t H;    // query heads, a multiple of Hkv
   int64_t Hkv;  // key and value heads
   int64_t Sq;
@@ -81,6 +80,7 @@ struct SplitKParams {
   // Queries of entry b: [cu_seqlens_q[b], cu_seqlens_q[b + 1]) of the packed ones. Those after the last entry's see no
   // key.
   const int32_t* cu_seqlens_q;  // [entries + 1]; null: every entry has Sq queries
+  int64_t entries;              // batch entries of k and v
 };
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,

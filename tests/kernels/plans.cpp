@@ -17,11 +17,14 @@ static const char* last_instance;
 KBTOOL_INSTANCES(INSTANCE)
 }  // namespace kbtool::cuda
 
-extern "C" void plan(int wgmma, int lengths, int tma, int by_element, int fp8, const int64_t* s,
+// total_q: -1 if queries are not packed.
+extern "C" void plan(int wgmma, int lengths, int tma, int by_element, int fp8, int64_t total_q, const int64_t* s,
                      int64_t splits, const int* c, int64_t* out) {
   using namespace kbtool::cuda;
   Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, tma != 0, by_element != 0};
   sizes.fp8 = fp8 != 0;
+  sizes.packed = sizes.options = total_q >= 0;
+  sizes.total_q = std::max<int64_t>(total_q, 0);
   Card card{c[0], c[1], c[2], c[3], {}};
   for (int blocks = 0; blocks <= MAX_CLUSTER; ++blocks) card.clusters[blocks] = c[4 + blocks];
   const FusedPlan plan =
@@ -47,7 +50,7 @@ static float* const base = reinterpret_cast<float*>(uintptr_t{1} << 20);
 static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t row, int kv_type = 0) {
   kbtool::SplitKParams p{};
   p.kv_type = static_cast<kbtool::KvType>(kv_type);
-  p.B = sizes.B, p.H = sizes.H, p.Hkv = sizes.Hkv, p.Sq = sizes.Sq, p.Skv = sizes.Skv;
+  p.B = p.entries = sizes.B, p.H = sizes.H, p.Hkv = sizes.Hkv, p.Sq = sizes.Sq, p.Skv = sizes.Skv;
   p.D = sizes.D;
   p.q_stride = p.out_stride = {p.H * p.Sq * p.D, p.Sq * p.D, p.D, 1};
   p.k_stride = p.v_stride = {p.Hkv * p.Skv * row, p.Skv * row, row, 1};
@@ -56,18 +59,25 @@ static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t r
   return p;
 }
 
-// The launch function that a call takes; kv_type is a KvType.
-extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int kv_type, int64_t row,
+// The launch function that a call takes; kv_type is a KvType. packed: with as many queries of each entry, one after the
+// other.
+extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int kv_type, int packed, int64_t row,
                                    int64_t offset, int64_t q_row, int64_t q_offset, const int* c) {
   using namespace kbtool::cuda;
   Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, true, false};
   sizes.fp8 = kv_type != 0;
+  sizes.packed = sizes.options = packed != 0;
+  sizes.total_q = sizes.B * sizes.Sq;
   const Card card{c[0], c[1], c[2], c[3], {}};
   last_instance = "none";
   kbtool::SplitKParams p = operands(sizes, row, kv_type);
   p.q_stride = {p.H * p.Sq * q_row, p.Sq * q_row, q_row, 1};
   p.q = reinterpret_cast<const char*>(base) + 2 * q_offset;
   p.k = reinterpret_cast<const char*>(base) + kv_element_bytes(p) * offset;
+  if (packed) {
+    p.cu_seqlens_q = reinterpret_cast<const int32_t*>(base);
+    p.B = 1, p.Sq = sizes.total_q;
+  }
   launch_fused(p, bf16 ? ElementType::bf16 : ElementType::fp16,
                lengths ? KvLengths{base, 1, true} : KvLengths{}, plan_fused(sizes, 0, card),
                nullptr, nullptr, nullptr);
@@ -80,7 +90,7 @@ extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int 
 extern "C" void layout_of(const int64_t* s, int kv_type, const int64_t* at, int64_t* out) {
   kbtool::SplitKParams p{};
   p.kv_type = static_cast<kbtool::KvType>(kv_type);
-  p.B = s[0], p.H = s[1], p.Hkv = s[2], p.Sq = s[3], p.Skv = s[4], p.D = s[5];
+  p.B = p.entries = s[0], p.H = s[1], p.Hkv = s[2], p.Sq = s[3], p.Skv = s[4], p.D = s[5];
   const auto stride = [&](int i) {
     return kbtool::Strides4{at[i], at[i + 1], at[i + 2], at[i + 3]};
   };

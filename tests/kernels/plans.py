@@ -86,10 +86,11 @@ def planner(file: Path) -> Make:
         tma: bool = True,
         by_element: bool = False,
         fp8: bool = False,
+        total_q: int = -1,
     ) -> Plan:
         out = (ctypes.c_int64 * len(Plan._fields))()
         library.plan(
-            int(wgmma), int(lengths), int(tma), int(by_element), int(fp8),
+            int(wgmma), int(lengths), int(tma), int(by_element), int(fp8), ctypes.c_int64(total_q),
             (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits), (ctypes.c_int * 13)(*card), out,
         )  # fmt: skip
         return Plan(*out)
@@ -108,9 +109,11 @@ def plans_of(make: Make, case: dict[str, Any]) -> tuple[Plan, Plan]:
     """Of fused and of wgmma, for a case of the manifest on an H100."""
     sizes = tuple(int(case[name]) for name in ("B", "H", "Hkv", "Sq", "Skv", "D"))
     splits, lengths = case.get("num_splits") or 0, case.get("kv_lengths") is not None
-    fp8 = case.get("kv_dtype") is not None
+    fp8, queries = case.get("kv_dtype") is not None, case.get("q_lengths")
+    total_q = -1 if queries is None else sum(queries) + case["q_padding"]
     fused, wgmma = (
-        make(sizes, splits, wgmma=wgmma, lengths=lengths, fp8=fp8) for wgmma in (False, True)
+        make(sizes, splits, wgmma=wgmma, lengths=lengths, fp8=fp8, total_q=total_q)
+        for wgmma in (False, True)
     )
     return fused, wgmma
 

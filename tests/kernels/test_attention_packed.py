@@ -133,23 +133,39 @@ def test_each_entry_has_the_bits_of_its_own_call(
         assert not out[end:].any() and (lse[end:] == -math.inf).all()
 
 
+def some_entries(call: dict[str, Any], entries: list[int], attention: Attention) -> list[Any]:
+    """Output and LSE of the rows of each of some entries of a packed call, in a call of them."""
+    bounds = call["cu_seqlens_q"].tolist()
+    rows = [range(bounds[b], bounds[b + 1]) for b in entries]
+    ends = torch.tensor([0, *map(len, rows)]).cumsum(0).int().to(call["q"].device)
+    of = {name: call[name][entries] for name in ("k", "v", "kv_lengths")}
+    q = call["q"][list(itertools.chain(*rows))]
+    made = attention(**{**call, **of, "q": q, "cu_seqlens_q": ends}, return_lse=True)
+    return list(zip(*(t.split([len(of) for of in rows]) for t in made), strict=True))
+
+
 @takes_packed
-def test_queries_of_one_length_are_a_plain_call(attention: Attention, place: Place) -> None:
+@pytest.mark.parametrize("num_splits", [1, 3, 16])
+def test_an_entry_has_the_same_bits_beside_others(
+    attention: Attention, place: Place, num_splits: int
+) -> None:
+    bounds = list(itertools.accumulate([0, 5, 0, 1, 40, 3]))
     for dtype in place.dtypes:
-        q, k, v = (
-            torch.randn(shape, device=place.device).to(dtype)
-            for shape in ((4, 6, 5, 64), (4, 2, 200, 64), (4, 2, 200, 64))
-        )
-        bounds = torch.arange(0, 21, 5, dtype=torch.int32, device=place.device)
-        given = {"causal": True, "num_splits": 3}
-        out, lse = attention(q, k, v, **given, return_lse=True)
-        packed = q.transpose(1, 2).flatten(0, 1)
-        made, made_lse = attention(
-            packed, k, v, **given, cu_seqlens_q=bounds, max_seqlen_q=5, return_lse=True
-        )
-        exact = {"atol": 0, "rtol": 0} if place.target == "cpu" else {}
-        torch.testing.assert_close(made, out.transpose(1, 2).flatten(0, 1), **exact)
-        torch.testing.assert_close(made_lse, lse.transpose(1, 2).flatten(0, 1), **exact)
+        k, v = torch.randn(2, 5, 2, 700, 64).to(dtype)
+        call = {
+            "q": torch.randn(bounds[-1] + 2, 4, 64).to(dtype),
+            "k": k,
+            "v": v,
+            "kv_lengths": torch.tensor([700, 3, 129, 450, 64]),
+            "cu_seqlens_q": torch.tensor(bounds, dtype=torch.int32),
+        }
+        call = {name: t.to(place.device) for name, t in call.items()}
+        given: dict[str, Any] = {"causal": True, "num_splits": num_splits, "max_seqlen_q": 50}
+        together = some_entries(call | given, [0, 1, 2, 3, 4], attention)
+        for entries in ([3], [4, 2, 0], [2, 2, 1, 3]):
+            alone = some_entries(call | given, entries, attention)
+            for b, made in zip(entries, alone, strict=True):
+                assert all(map(same_bits, made, together[b]))
 
 
 @takes_packed
@@ -410,7 +426,7 @@ def test_what_takes_no_packed_queries_says_so(attention: Attention, place: Place
         attention(**packed_call(place))
 
 
-def test_a_packed_call_on_cuda_is_refused_where_it_is_traced(attention: Attention) -> None:
+def test_a_packed_call_on_cuda_is_traced(attention: Attention) -> None:
     with FakeTensorMode():
         call = {
             name: torch.empty(
@@ -420,5 +436,81 @@ def test_a_packed_call_on_cuda_is_refused_where_it_is_traced(attention: Attentio
             else t
             for name, t in packed_call().items()
         }
-    with pytest.raises(ValueError, match="cu_seqlens_q must be left out on CUDA"):
-        attention(**call)
+        out, lse = attention(**call, return_lse=True)
+    assert out.shape == (5, 4, 16) and lse.shape == (5, 4) and out.device.type == "cuda"
+
+
+# ---- cards ----
+
+
+@pytest.mark.parametrize("place", [place for place in TAKES if place.values[0].target == "cuda"])
+@pytest.mark.parametrize("fields", [{}, {"page_size": 16}, {"num_splits": 16}, {"num_splits": 4}])
+def test_a_graph_replays_on_new_lengths(
+    attention: Attention, harness: Any, place: Place, fields: dict[str, Any]
+) -> None:
+    """A graph is captured with the most rows, queries and keys."""
+    total, B, Skv = 60, 5, 900
+    sizes = {"B": B, "H": 8, "Hkv": 2, "Sq": 40, "Skv": Skv, "D": 128, "causal": True,
+             "dtype": str(place.dtype).removeprefix("torch.")}  # fmt: skip
+    replayed = [
+        ([12, 12, 12, 12, 12], [Skv] * B),
+        ([1, 1, 1, 1, 1], [1, 900, 33, 128, 5]),
+        ([40, 0, 7, 1, 2], [600, 50, 7, 0, 899]),
+        ([0, 0, 0, 0, 0], [Skv] * B),
+        ([0, 0, 0, 20, 40], [3, 3, 3, 15, 700]),
+    ]
+    cases = [
+        sizes
+        | fields
+        | {"q_lengths": queries, "kv_lengths": keys, "q_padding": total - sum(queries)}
+        for queries, keys in replayed
+    ]
+    inputs = [
+        harness.make_inputs(case, device=place.device, seed=i) for i, case in enumerate(cases)
+    ]
+    names = ("k_pages", "v_pages") if fields.get("page_size") else ("k", "v")
+    pages = max(len(of[names[0]]) for of in inputs)
+    q, bounds, valid = (inputs[0][n].clone() for n in ("q_packed", "cu_seqlens_q", "kv_lengths"))
+    k, v = (inputs[0][name].new_zeros((pages, *inputs[0][name].shape[1:])) for name in names)
+    table = None if "k" in names else torch.zeros_like(inputs[0]["block_table"]).contiguous()
+
+    def call() -> tuple[Tensor, Tensor]:
+        made: tuple[Tensor, Tensor] = attention(
+            q, k, v, causal=True, kv_lengths=valid, block_table=table, cu_seqlens_q=bounds,
+            max_seqlen_q=40, num_splits=fields.get("num_splits"), return_lse=True,
+        )  # fmt: skip
+        return made
+
+    call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out, lse = call()
+    for of in inputs:
+        expected = check(harness, of, variant=place.variant)
+        q.copy_(of["q_packed"])
+        bounds.copy_(of["cu_seqlens_q"])
+        valid.copy_(of["kv_lengths"])
+        if table is not None:
+            table.copy_(of["block_table"])
+        for held, name in ((k, names[0]), (v, names[1])):
+            held[: len(of[name])] = of[name]
+        graph.replay()
+        torch.cuda.synchronize()
+        eager, eager_lse = call()
+        assert same_bits(out, eager) and same_bits(lse, eager_lse)
+        torch.testing.assert_close(lse, expected["lse"], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("place", [place for place in TAKES if place.values[0].target == "cuda"])
+@pytest.mark.parametrize(
+    "bounds", [[0, 9, 3, 5], [-7, 2, 2, 5], [0, 2, 2**31 - 1, -(2**31)], [5, 5, 5, 5]]
+)
+def test_wrong_values_of_cu_seqlens_on_cuda_hurt_no_later_call(
+    attention: Attention, place: Place, bounds: list[int]
+) -> None:
+    call = packed_call(place, causal=True, num_splits=16)
+    expected = attention(**call)
+    wrong = torch.tensor(bounds, dtype=torch.int32, device=place.device)
+    attention(**{**call, "cu_seqlens_q": wrong})
+    torch.cuda.synchronize()
+    assert same_bits(attention(**call), expected)

@@ -20,23 +20,32 @@ CASES = {
     "two_pass": ("two_pass", 1),
     "fa1": ("fa1", 1),
 }
+PACKED = {"packed queries, by clusters": 4, "packed queries, by counters": 16}
 
 
 def repeated(library: str, name: str) -> None:
     """In a process that can be ended: calls beside a stream that writes, then one without it."""
     load(library)
-    variant, Sq = CASES[name]
     torch.manual_seed(0)
-    q = torch.randn(8, 32, Sq, 128, dtype=torch.bfloat16, device="cuda")
     k, v = torch.randn(2, 8, 8, 16384, 128, dtype=torch.bfloat16, device="cuda")
-    many = torch.randint(0, 16385, (64, 8), dtype=torch.int32, device="cuda")
-    many[::3] = 16384
+    if name in PACKED:
+        q = torch.randn(64, 32, 128, dtype=torch.bfloat16, device="cuda")
+        many = torch.randint(0, 65, (64, 9), dtype=torch.int32, device="cuda").sort(1).values
+        many[:, 0], many[::3, 4:] = 0, 64
+    else:
+        variant, Sq = CASES[name]
+        q = torch.randn(8, 32, Sq, 128, dtype=torch.bfloat16, device="cuda")
+        many = torch.randint(0, 16385, (64, 8), dtype=torch.int32, device="cuda")
+        many[::3] = 16384
     lengths = many[0].clone()
+    given = (
+        {"cu_seqlens_q": lengths, "max_seqlen_q": 64, "num_splits": PACKED[name]}
+        if name in PACKED
+        else {"kv_lengths": lengths, "variant": variant}
+    )
 
     def call() -> torch.Tensor:
-        out, _ = torch.ops.kbtool.split_k_attention(
-            q, k, v, kv_lengths=lengths, variant=variant, overlap=True
-        )
+        out, _ = torch.ops.kbtool.split_k_attention(q, k, v, **given, overlap=True)
         return out  # type: ignore[no-any-return]
 
     expected = call().clone()
@@ -61,7 +70,7 @@ def repeated(library: str, name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(ARCHITECTURE is None, reason="no CUDA card that the kernel is for")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *PACKED])
 def test_overwritten_lengths_hurt_no_later_call(interface: Any, name: str) -> None:
     [library] = (path for path in torch.ops.loaded_libraries if "split_k_attention" in path)
     process = multiprocessing.get_context("spawn").Process(target=repeated, args=(library, name))

@@ -56,6 +56,45 @@ def test_plans_of_random_calls_cover_all_keys_in_whole_clusters(
     assert not plan(sizes, splits, card, wgmma, tma=False).wgmma_is_faster
 
 
+@settings(max_examples=500, deadline=None)
+@given(
+    sizes=calls(),
+    total_q=st.integers(0, 5000),
+    splits=st.integers(0, 300),
+    lengths=st.booleans(),
+    fp8=st.booleans(),
+    card=CARDS,
+)
+@example(sizes=(64, 32, 8, 1, 4096, 128), total_q=64, splits=0, lengths=True, fp8=False, card=H100)
+def test_plans_of_packed_queries_have_a_tile_for_each_row(
+    plan: Make, sizes: tuple[int, ...], total_q: int, splits: int, lengths: bool, fp8: bool,
+    card: tuple[int, ...],
+) -> None:  # fmt: skip
+    B, H, Hkv, Sq, _, _ = sizes
+    made = plan(sizes, splits, card, lengths=lengths, fp8=fp8, total_q=total_q)
+    rows_of_tile, heads = 16 * made.row_units, H // Hkv
+    assert rows_of_tile == next(height for height in (16, 32, 64) if height >= min(heads * Sq, 64))
+    # An entry's rows may end inside a tile, and so may those of the rows after the last entry.
+    assert made.tiles_per_head == heads * total_q // rows_of_tile + B + 1
+    assert made.output_tiles == Hkv * made.tiles_per_head
+    assert made.ragged_blocks == made.merge_lanes == made.paired == made.wgmma_is_faster == 0
+    groups = made.num_splits // made.cluster_size
+    assert made.num_counters == (made.output_tiles * made.cluster_size if groups > 1 else 0)
+    assert (made.workspace_numel > 0) == (groups > 1 and H * total_q > 0)
+    if splits > 0:
+        one = plan((1, *sizes[1:]), splits, card, lengths=lengths, fp8=fp8, total_q=7)
+        for name in DECIDES_BITS:
+            if name != "tiles_per_head":
+                assert B == 0 or getattr(one, name) == getattr(made, name), name
+
+
+def test_one_packed_query_of_each_entry_is_planned_as_a_plain_call(plan: Make) -> None:
+    for B in (1, 3, 8, 64, 200):
+        sizes = (B, 32, 8, 1, 4096, 128)
+        packed, plain = plan(sizes, total_q=B), plan(sizes)
+        assert packed.num_splits == plain.num_splits and packed.row_units == plain.row_units
+
+
 DECIDES_BITS = (
     "num_splits", "cluster_size", "tiles_per_head", "row_units", "merge_lanes", "ragged_blocks",
     "small_ring", "paired", "wgmma_is_faster",

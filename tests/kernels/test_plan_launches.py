@@ -27,6 +27,7 @@ def test_a_call_of_two_kernels_launches_early_by_default(plan: Make) -> None:
 @pytest.mark.parametrize("offset", [0, 8, 1])
 @pytest.mark.parametrize("beyond", [0, 8, 4, 1])
 @pytest.mark.parametrize(("q_beyond", "q_offset"), [(0, 0), (4, 0), (0, 1)])
+@pytest.mark.parametrize("packed", [False, True])
 def test_each_call_has_its_instance(
     plan: Make,
     D: int,
@@ -38,11 +39,12 @@ def test_each_call_has_its_instance(
     offset: int,
     q_beyond: int,
     q_offset: int,
+    packed: bool,
 ) -> None:
     """By the layout of k and v alone: rows of q that are not aligned slow down nothing but q."""
     sizes = (4, 8, 2, 1, 1 << 17, D)  # long enough that unlike lengths are shared out
     name = plan.instance_of(  # type: ignore[attr-defined]
-        (ctypes.c_int64 * 6)(*sizes), int(lengths), int(dtype == "bf16"), KV_TYPES[kv],
+        (ctypes.c_int64 * 6)(*sizes), int(lengths), int(dtype == "bf16"), KV_TYPES[kv], int(packed),
         ctypes.c_int64(D + beyond), ctypes.c_int64(offset), ctypes.c_int64(D + q_beyond),
         ctypes.c_int64(q_offset), (ctypes.c_int * 13)(*H100),
     )  # fmt: skip
@@ -50,6 +52,8 @@ def test_each_call_has_its_instance(
     many = 8 if kv == "same" else 16  # elements in 16 bytes
     aligned = all(elements % many == 0 for elements in (D, D + beyond, offset))
     suffix = "_unaligned" if not aligned else "" if kv == "same" else f"_{kv}"
+    if packed:  # 8 bits are widened as they are copied
+        kernel, suffix = "fused", "_packed" if aligned and kv == "same" else "_unaligned_packed"
     assert name.decode() == f"{kernel}{suffix}_{dtype}_d{width}"
 
 

@@ -76,26 +76,28 @@ KvLengths lengths_of(const std::optional<Tensor>& lengths) {
 // What a plan is made for; a window leaves fewer keys to cut.
 Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, bool lengths) {
   Sizes sizes{};
-  sizes.B = q.size(0);
+  sizes.B = kbtool::num_entries(q, options);
   sizes.H = q.size(1);
   sizes.Hkv = k.size(1);
-  sizes.Sq = q.size(2);
+  sizes.Sq = kbtool::max_queries(q, options);
   sizes.Skv = kbtool::num_keys(k, options);
   const bool hides = options.window.has_value() && *options.window < sizes.Skv;
   if (hides) sizes.Skv = std::min(sizes.Skv, *options.window + std::max<int64_t>(sizes.Sq - 1, 0));
-  sizes.D = q.size(3);
+  sizes.D = kbtool::head_dim(q);
   sizes.lengths = lengths;
   sizes.paged = options.block_table.has_value();
   sizes.fp8 = kbtool::is_fp8(k.scalar_type());
   // With splits given, a row's bits must not depend on the width of a table: then a window counts that hides nothing.
   const bool window = hides || (options.window.has_value() && options.num_splits.has_value());
-  sizes.options = window || options.softcap.has_value();
+  sizes.packed = kbtool::is_packed(options);
+  sizes.total_q = sizes.packed ? q.size(0) : 0;
+  sizes.options = window || options.softcap.has_value() || sizes.packed;
   return sizes;
 }
 
 Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v, const CallOptions& options) {
   SplitKParams p{};
-  p.B = k.size(0);
+  p.entries = k.size(0);
   p.Hkv = sizes.Hkv;
   p.Skv = kbtool::num_keys(k, options);
   p.D = sizes.D;
@@ -125,6 +127,7 @@ void check_plain(const Tensor& k, const CallOptions& options, const std::string&
   refuse("window", options.window.has_value());
   refuse("softcap", options.softcap.has_value());
   refuse("sinks", options.sinks.has_value());
+  refuse("cu_seqlens_q", kbtool::is_packed(options));
 }
 
 struct Cuda {
@@ -150,9 +153,6 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
-    if (kbtool::is_packed(options)) {
-      fail("cu_seqlens_q must be left out on CUDA, whose kernels take queries of one length, got a tensor");
-    }
     // A plan of pages is asked for without the lengths that its call has.
     const bool lengths = options.kv_lengths.has_value() || options.block_table.has_value();
     return plan(q, k, with_layout(sizes_of(q, k, options, lengths), k, v, options), options);
@@ -232,10 +232,10 @@ struct Cuda {
       made.fused.early_launch = *options.overlap;
     }
     if (made.fused.output_tiles > 0) {  // of fused or wgmma
-      const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
+      const int64_t rows = sizes.H / sizes.Hkv * std::max(sizes.Sq, sizes.total_q);
       if (rows > kbtool::cuda::MAX_BLOCKS) {
-        fail("q must have H / Hkv * Sq of at most ", kbtool::cuda::MAX_BLOCKS, " for variant ",
-             kbtool::cuda::name_of(chosen), ", got ", rows);
+        fail("q must have H / Hkv * ", sizes.packed ? "max_seqlen_q, and * total_q," : "Sq", " of at most ",
+             kbtool::cuda::MAX_BLOCKS, " for variant ", kbtool::cuda::name_of(chosen), ", got ", rows);
       }
       if (const int64_t keys = kbtool::num_keys(k, options); keys > kbtool::cuda::MAX_KEYS) {
         fail("k must have Skv of at most ", kbtool::cuda::MAX_KEYS, " for variant ",
@@ -245,7 +245,8 @@ struct Cuda {
     const int64_t most = kbtool::cuda::max_splits(made.fused, sizes);  // 2^31 - 1 for the others
     if (most == 0) {
       fail("q must have fewer heads or queries for variant ", kbtool::cuda::name_of(chosen), ": got ",
-           made.fused.output_tiles / sizes.B, " tiles an entry, and a grid has ", kbtool::cuda::MAX_BLOCKS);
+           tiles_of_entry(made.fused, sizes), sizes.packed ? " tiles" : " tiles an entry", ", and a grid has ",
+           kbtool::cuda::MAX_BLOCKS);
     }
     if (made.num_splits > most) {
       fail("num_splits must be at most ", most, " for so many query rows, got ", made.num_splits);

@@ -16,11 +16,14 @@
   X(kernel, bf16, 64) X(kernel, bf16, 128) X(kernel, bf16, 256)
 
 // F(X, kernel). _unaligned: some row of k or v cannot be copied 16 bytes at a time. _paged: k and v lie in pages.
-// _options: the call has a window or softcap, which fused_unaligned takes too. _e4m3, _e5m2: k and v have 8 bits; a
-// window and softcap are taken too.
+// _options: the call has a window or softcap, which fused_unaligned takes too. _packed: the call has packed queries, and
+// _e4m3, _e5m2: k and v have 8 bits; these all take a window and softcap. fused_unaligned and its _packed form take 8 bits
+// too.
 #define KBTOOL_KERNELS(F, X)                                    \
   F(X, fused) F(X, fused_unaligned) F(X, fused_paged)           \
   F(X, fused_options) F(X, fused_paged_options)                 \
+  F(X, fused_packed) F(X, fused_unaligned_packed)               \
+  F(X, fused_paged_packed)                                      \
   F(X, fused_e4m3) F(X, fused_paged_e4m3)                       \
   F(X, fused_e5m2) F(X, fused_paged_e5m2)                       \
   F(X, ragged) F(X, ragged_unaligned) F(X, ragged_paged)        \

@@ -35,7 +35,7 @@ extern "C" int run_on_host(int variant, int bf16, const void* q, const void* k, 
                            float scale, int causal, uint64_t seed) {
   TileParams tp{};
   SplitKParams& p = tp.p;
-  p.B = sizes[0];
+  p.B = p.entries = sizes[0];
   p.H = sizes[1];
   p.Hkv = sizes[2];
   p.Sq = sizes[3];

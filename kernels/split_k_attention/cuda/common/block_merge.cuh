@@ -68,7 +68,8 @@ __device__ __forceinline__ int64_t state_slot(const FusedParams& fp, int64_t lay
   return ((layer * fp.p.B + index.batch) * fp.p.H + index.head) * fp.p.Sq + index.query;
 }
 
-__device__ __forceinline__ void store_partial(const FusedParams& fp, const WorkUnit& at,
+template <class Unit>
+__device__ __forceinline__ void store_partial(const FusedParams& fp, const Unit& at,
                                               uint32_t group, uint32_t rank, int row, int column,
                                               bool first_of_row, const StateChunk& state) {
   const RowIndex index = row_index(fp, at, row);
@@ -164,7 +165,7 @@ struct SharedStates {
 // share of the tile. In a cluster the block has arrived at the cluster barrier before (fused_kernel): others
 // may store into its receive buffers.
 template <class C>
-__device__ __forceinline__ void merge_and_store(const FusedParams& fp, const WorkUnit& at,
+__device__ __forceinline__ void merge_and_store(const FusedParams& fp, const WorkUnitOf<C>& at,
                                              unsigned char* smem) {  // [shared_bytes], as C says
   const bool clustered = fp.cluster_size > 1;
   float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [STATES, BLOCK_M]
@@ -244,15 +245,20 @@ __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const Wor
     return;
   }
 
-  if (begin >= end) return;
+  const auto counter = [&] { return fp.counters + at.output_tile * fp.cluster_size + rank; };
+  if (begin >= end) {
+    // If another stream overwrites cu_seqlens_q during the call, clusters disagree about the rows. The blocks of this rank
+    // that have a share count this one too.
+    if (C::PACKED && threadIdx.x == 0) thread_arrives_last(counter(), fp.clusters_per_tile);
+    return;
+  }
   const uint32_t group = at.split / fp.cluster_size;
   for_each_chunk([&](int e, int row, int column) {
     store_partial(fp, at, group, rank, row, column, e == begin || column == 0,
                   merge_here(e, row, column));
   });
   const StateRange all{0, static_cast<int>(fp.clusters_per_tile)};
-  unsigned* counter = fp.counters + at.output_tile * fp.cluster_size + rank;
-  if (!arrives_last(counter, fp.clusters_per_tile)) return;
+  if (!arrives_last(counter(), fp.clusters_per_tile)) return;
   for_each_chunk([&](int, int row, int column) {
     const RowIndex index = row_index(fp, at, row);
     store_output<typename C::Element>(fp, index, column,

@@ -30,7 +30,7 @@ inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t
 
 // The outermost and the sequence dimension of k and v: batch entries and their keys or, with a block table, pages and
 // the keys of a page.
-inline int64_t kv_entries(const SplitKParams& p) { return p.block_table == nullptr ? p.B : p.num_pages; }
+inline int64_t kv_entries(const SplitKParams& p) { return p.block_table == nullptr ? p.entries : p.num_pages; }
 inline int64_t kv_rows(const SplitKParams& p) { return p.block_table == nullptr ? p.Skv : p.page_size; }
 
 constexpr int BY_ELEMENT = 2;  // the copy_width of one element of 16 bits, and of elements of 8

@@ -335,20 +335,20 @@ struct QueryChunks {
   using Element = typename C::Element;
   static constexpr int CHUNKS = C::D / 8;  // of a row
   const FusedParams& fp;
-  const WorkUnit& at;
+  const WorkUnitOf<C>& at;
   int chunk;
   int first_row;
   int step;
   int bytes;
 
-  __device__ __forceinline__ QueryChunks(const FusedParams& fp, const WorkUnit& at, int thread, int threads)
+  __device__ __forceinline__ QueryChunks(const FusedParams& fp, const WorkUnitOf<C>& at, int thread, int threads)
       : fp(fp), at(at), chunk(thread % CHUNKS), first_row(thread / CHUNKS), step(threads / CHUNKS),
         bytes(max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2))) {}
 
   __device__ __forceinline__ const Element* source(int row) const {
     const Strides4& stride = fp.p.q_stride;
     const RowIndex index = row_index(fp, at, row);
-    return static_cast<const Element*>(fp.p.q) + at.batch * stride.batch + index.head * stride.head +
+    return static_cast<const Element*>(fp.p.q) + index.batch * stride.batch + index.head * stride.head +
            index.query * stride.seq + chunk * 8 * stride.dim;
   }
 };
@@ -375,7 +375,7 @@ __device__ __forceinline__ void copy_query_elements(const QueryChunks<C>& q, con
 
 // noinline: inlined, even one row at a time, it made the shortest calls with aligned queries up to 2 % slower (H100).
 template <class C, class Address>
-__device__ __noinline__ void copy_query_elements_apart(const FusedParams& fp, const WorkUnit& at, int thread,
+__device__ __noinline__ void copy_query_elements_apart(const FusedParams& fp, const WorkUnitOf<C>& at, int thread,
                                                        int threads, Address address_of) {
   copy_query_elements<C, 4>(QueryChunks<C>(fp, at, thread, threads), address_of);
 }
@@ -384,7 +384,7 @@ __device__ __noinline__ void copy_query_elements_apart(const FusedParams& fp, co
 // that are not aligned are copied by a function that is not inlined. Not for wgmma: ptxas would serialise it around
 // the call.
 template <class C, bool APART, class Address>
-__device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnit& at, int thread,
+__device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnitOf<C>& at, int thread,
                                              int threads, const Address& address_of) {
   const QueryChunks<C> q(fp, at, thread, threads);
   if (fp.q_aligned) {

@@ -2,9 +2,12 @@
 // heads that share a KV head are packed into the rows of the tile, row = query * heads_per_kv + head.
 #pragma once
 
+#include <type_traits>
+
 #include "async_copy.cuh"
 #include "dependent_launch.cuh"
 #include "fused_params.h"
+#include "packed.cuh"
 
 namespace kbtool::cuda {
 
@@ -20,10 +23,10 @@ __host__ __device__ __forceinline__ int share_of(int chunks, int cluster) {
 struct WorkUnit {
   uint32_t output_tile;    // of paired blocks, the pair's
   uint32_t split;
-  uint32_t batch;
+  uint32_t batch;          // entry of k and v
   uint32_t head_kv;
   uint32_t row0;
-  int rows;                // rows of this tile
+  int rows;                // rows of this tile; 0 of a spare tile of packed queries
   int share;               // chunks of the tile that a block of the cluster merges and stores
   uint32_t share_inverse;  // 2^32 / share, rounded up
   int64_t valid;           // keys of this batch entry
@@ -33,6 +36,17 @@ struct WorkUnit {
   uint32_t rank;           // in the pair of blocks that multicast to each other
 };
 
+struct PackedWorkUnit : WorkUnit {
+  uint32_t queries;      // of the batch entry
+  uint32_t first_query;  // of them, in q and in the outputs
+};
+
+template <class C>
+using WorkUnitOf = std::conditional_t<C::PACKED, PackedWorkUnit, WorkUnit>;
+
+__device__ __forceinline__ int64_t queries_of(const FusedParams& fp, const WorkUnit&) { return fp.p.Sq; }
+__device__ __forceinline__ int64_t queries_of(const FusedParams&, const PackedWorkUnit& at) { return at.queries; }
+
 // A row of q and of the output.
 struct RowIndex {
   uint32_t batch;
@@ -40,22 +54,32 @@ struct RowIndex {
   uint32_t query;
 };
 
-__device__ __forceinline__ RowIndex row_index(const FusedParams& fp, const WorkUnit& at, int row) {
+__device__ __forceinline__ RowIndex index_in_outputs(const WorkUnit& at, uint32_t head, uint32_t query) {
+  return {at.batch, head, query};
+}
+__device__ __forceinline__ RowIndex index_in_outputs(const PackedWorkUnit& at, uint32_t head, uint32_t query) {
+  return {0, head, at.first_query + query};  // packed queries are one batch entry there
+}
+
+template <class Unit>
+__device__ __forceinline__ RowIndex row_index(const FusedParams& fp, const Unit& at, int row) {
   const uint32_t packed = at.row0 + row;
   const uint32_t query = fp.heads_per_kv.divide(packed);
   const uint32_t head =
       at.head_kv * fp.heads_per_kv.divisor + (packed - query * fp.heads_per_kv.divisor);
-  return {at.batch, head, query};
+  return index_in_outputs(at, head, query);
 }
 
 // Keys of the batch entry that a row of the tile sees.
-__device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const WorkUnit& at, int row) {
-  return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
+template <class Unit>
+__device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const Unit& at, int row) {
+  return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), queries_of(fp, at), at.valid);
 }
 
 // The first of them, which a window may hide keys before.
-__device__ __forceinline__ int64_t first_seen_key(const FusedParams& fp, const WorkUnit& at, int row) {
-  return first_visible_key(fp.p.window, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
+template <class Unit>
+__device__ __forceinline__ int64_t first_seen_key(const FusedParams& fp, const Unit& at, int row) {
+  return first_visible_key(fp.p.window, fp.heads_per_kv.divide(at.row0 + row), queries_of(fp, at), at.valid);
 }
 
 // First and last row that the block's key copies serve, relative to its own first row. The copies of paired
@@ -86,11 +110,11 @@ __device__ __forceinline__ int64_t valid_keys_of_pair(const FusedParams& fp, con
   return *reinterpret_cast<int64_t*>(slot);
 }
 
-// smem: [C::LENGTH_OFFSET] is for the length.
+// smem: [C::LENGTH_OFFSET] is for the length or, with packed queries, for a PackedTile.
 template <class C>
-__device__ __forceinline__ WorkUnit locate(const FusedParams& fp, unsigned char* smem) {
+__device__ __forceinline__ WorkUnitOf<C> locate(const FusedParams& fp, unsigned char* smem) {
   constexpr uint32_t PAIR_SIZE = C::PAIRED ? 2 : 1;
-  WorkUnit at;
+  WorkUnitOf<C> at;
   at.rank = blockIdx.x % PAIR_SIZE;
   const uint32_t pair = blockIdx.x / PAIR_SIZE;
   at.output_tile = fp.splits.divide(pair);
@@ -102,15 +126,25 @@ __device__ __forceinline__ WorkUnit locate(const FusedParams& fp, unsigned char*
   const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner) * PAIR_SIZE - at.rank;
   at.batch = fp.kv_heads.divide(head);
   at.head_kv = head - at.batch * fp.kv_heads.divisor;
-  at.row0 = tile * C::BLOCK_M;
-  at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
+  unsigned char* slot = smem + C::LENGTH_OFFSET;
+  if constexpr (C::PACKED) {
+    const PackedTile found = packed_tile_of_cluster(fp, tile, C::BLOCK_M, slot);
+    at.batch = found.entry;
+    at.queries = found.queries;
+    at.first_query = found.first_query;
+    at.row0 = found.row0;
+    at.rows = found.rows(fp.heads_per_kv.divisor, C::BLOCK_M);
+    at.valid = found.valid;
+  } else {
+    at.row0 = tile * C::BLOCK_M;
+    at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
+  }
   at.share = share_of(at.rows * C::STATE_CHUNKS, static_cast<int>(fp.cluster_size));
   at.share_inverse = ~0u / static_cast<uint32_t>(at.share) + 1;
   if (fp.lengths.data != nullptr) wait_for_earlier_kernel();
-  unsigned char* slot = smem + C::LENGTH_OFFSET;
   if constexpr (C::PAIRED) {
     at.valid = valid_keys_of_pair(fp, at, slot);
-  } else {
+  } else if constexpr (!C::PACKED) {
     at.valid = valid_keys_of_block(fp.lengths, fp.p.Skv, at.batch, slot);
   }
 

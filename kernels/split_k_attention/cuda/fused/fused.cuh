@@ -30,7 +30,8 @@ namespace kbtool::cuda {
 // How k and v lie: rows that copy 16 bytes at a time, or not; pages of such rows.
 enum class KvLayout { aligned, unaligned, paged };
 
-template <class Element_, int D_, int ROW_WARPS_, KvLayout LAYOUT, bool OPTIONS_, class Kv_ = Element_>
+template <class Element_, int D_, int ROW_WARPS_, KvLayout LAYOUT, bool OPTIONS_, class Kv_ = Element_,
+          bool PACKED_ = false>
 struct FusedConfig {
   using Element = Element_;
   using Kv = Kv_;  // of the tiles of k and v in shared memory
@@ -44,6 +45,7 @@ struct FusedConfig {
   static constexpr bool ALIGNED = LAYOUT != KvLayout::unaligned;  // rows of k and v copy 16 bytes at a time
   static constexpr bool PAGED = LAYOUT == KvLayout::paged;
   static constexpr bool OPTIONS = OPTIONS_;  // the call may have a window or softcap
+  static constexpr bool PACKED = PACKED_;    // the call has packed queries
   // The call may have k_scale and v_scale: 8 bits, which unaligned rows may have too, but not those of the ragged kernel,
   // the only one that is compiled for such rows without options.
   static constexpr bool SCALED = IS_FP8<Kv> || (!ALIGNED && OPTIONS);
@@ -95,9 +97,11 @@ struct FusedConfig {
   static constexpr int STATE_STEP = REGION_BYTES;
   static constexpr int ML_OFFSET = KEY_WARPS * REGION_BYTES;  // float2 [KEY_WARPS, BLOCK_M]
   static constexpr int EXCHANGE_OFFSET = ML_OFFSET + KEY_WARPS * BLOCK_M * 8;  // a barrier
-  static constexpr int LENGTH_OFFSET = EXCHANGE_OFFSET + 8;                    // int64_t
-  static constexpr int RECEIVED_ML_OFFSET = LENGTH_OFFSET + 8;                 // float2 [cluster, BLOCK_M]
+  static constexpr int LENGTH_OFFSET = EXCHANGE_OFFSET + 8;                    // int64_t, or a PackedTile
+  static constexpr int LENGTH_BYTES = PACKED ? sizeof(PackedTile) : sizeof(int64_t);
+  static constexpr int RECEIVED_ML_OFFSET = LENGTH_OFFSET + LENGTH_BYTES;  // float2 [cluster, BLOCK_M]
 
+  static_assert(RECEIVED_ML_OFFSET % 16 == 0, "received states are float4");
   static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
   static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "every thread copies the same number of chunks");
   static_assert(COPY_THREADS % CHUNKS == 0 || CHUNKS % COPY_THREADS == 0,
@@ -328,7 +332,7 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
 // and non-finite values reach only the rows that see them. Each stage of the ring buffer in `region` holds
 // K [BLOCK_KV, D], then V.
 template <class C, bool FALLBACK>
-__device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUnit& at,
+__device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUnitOf<C>& at,
                                              unsigned char* region,  // [REGION_BYTES]
                                              int key_warp, int row_warp, int lane,
                                              LaneState<C>& state) {
@@ -442,7 +446,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
 // Runs the keys again by the slow path, and stores the partial state. noinline keeps it out of the
 // registers and the instruction cache of the fast path.
 template <class C>
-__device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUnit& at,
+__device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUnitOf<C>& at,
                                               unsigned char* region,  // [REGION_BYTES]
                                               float2* ml,             // [BLOCK_M]
                                               int key_warp, int row_warp, int lane) {
@@ -474,7 +478,7 @@ __device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const
 // Runs every warp group over its keys of the split and stores their partial states in shared memory.
 template <class C>
 __device__ __forceinline__ void attend(
-    const FusedParams& fp, const WorkUnit& at,
+    const FusedParams& fp, const WorkUnitOf<C>& at,
     unsigned char* smem) {  // [KEY_WARPS, REGION_BYTES], then m and l: see FusedConfig
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // tells the compiler that it is uniform
   const int lane = threadIdx.x % 32;
@@ -505,29 +509,31 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
     // merge_and_store waits before it stores into other blocks: they must have started.
     cluster_arrive_relaxed();
   }
-  const WorkUnit at = locate<C>(fp, smem);
-  attend<C>(fp, at, smem);
+  const WorkUnitOf<C> at = locate<C>(fp, smem);
+  if (!C::PACKED || at.rows > 0) attend<C>(fp, at, smem);
   merge_and_store<C>(fp, at, smem);
 }
 
 // ---- launches ----
 
 // Calls launch(C{}), where C is the configuration for `row_warps` warps of 16 rows.
-template <class Element, int D, KvLayout LAYOUT, bool OPTIONS, class Kv = Element, class Launch>
+template <class Element, int D, KvLayout LAYOUT, bool OPTIONS, class Kv = Element, bool PACKED = false,
+          class Launch>
 cudaError_t with_fused_config(int row_warps, const Launch& launch) {
   switch (row_warps) {
     case 1:
-      return launch(FusedConfig<Element, D, 1, LAYOUT, OPTIONS, Kv>{});
+      return launch(FusedConfig<Element, D, 1, LAYOUT, OPTIONS, Kv, PACKED>{});
     case 2:
-      return launch(FusedConfig<Element, D, 2, LAYOUT, OPTIONS, Kv>{});
+      return launch(FusedConfig<Element, D, 2, LAYOUT, OPTIONS, Kv, PACKED>{});
     default:
-      return launch(FusedConfig<Element, D, 4, LAYOUT, OPTIONS, Kv>{});
+      return launch(FusedConfig<Element, D, 4, LAYOUT, OPTIONS, Kv, PACKED>{});
   }
 }
 
-template <class Element, int D, KvLayout LAYOUT = KvLayout::aligned, bool OPTIONS = false, class Kv = Element>
+template <class Element, int D, KvLayout LAYOUT = KvLayout::aligned, bool OPTIONS = false, class Kv = Element,
+          bool PACKED = false>
 cudaError_t launch_fused(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return with_fused_config<Element, D, LAYOUT, OPTIONS, Kv>(row_warps, [&](auto config) {
+  return with_fused_config<Element, D, LAYOUT, OPTIONS, Kv, PACKED>(row_warps, [&](auto config) {
     using C = decltype(config);
     return launch_blocks<C, fused_kernel<C>>(fp, stream);
   });
@@ -551,6 +557,21 @@ cudaError_t launch_fused_options(const FusedParams& fp, int row_warps, cudaStrea
 template <class Element, int D>
 cudaError_t launch_fused_paged_options(const FusedParams& fp, int row_warps, cudaStream_t stream) {
   return launch_fused<Element, D, KvLayout::paged, true>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_packed(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::aligned, true, Element, true>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_unaligned_packed(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::unaligned, true, Element, true>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_paged_packed(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::paged, true, Element, true>(fp, row_warps, stream);
 }
 
 template <class Element, int D>

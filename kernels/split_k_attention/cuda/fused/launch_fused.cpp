@@ -17,6 +17,12 @@ FusedKernel kernel_of(const FusedPlan& plan, const SplitKParams& p) {
   if (plan.ragged_blocks > 0) {
     return paged ? FusedKernel::ragged_paged : aligned ? FusedKernel::ragged : FusedKernel::ragged_unaligned;
   }
+  if (p.cu_seqlens_q != nullptr) {
+    if (is_fp8(p)) return FusedKernel::fused_unaligned_packed;  // which widens them as it copies
+    return paged     ? FusedKernel::fused_paged_packed
+           : aligned ? FusedKernel::fused_packed
+                     : FusedKernel::fused_unaligned_packed;
+  }
   if (is_fp8(p) && (paged || aligned)) {
     if (p.kv_type == KvType::e4m3) return paged ? FusedKernel::fused_paged_e4m3 : FusedKernel::fused_e4m3;
     return paged ? FusedKernel::fused_paged_e5m2 : FusedKernel::fused_e5m2;
@@ -106,6 +112,7 @@ SplitKParams entries_of(SplitKParams p, int64_t first, int64_t count) {
   p.out = static_cast<char*>(p.out) + bytes(p.out_stride);
   if (p.lse != nullptr) p.lse += first * p.lse_stride.batch;
   p.B = count;
+  if (p.cu_seqlens_q == nullptr) p.entries = count;  // packed queries are one entry of q, and go as a whole
   return p;
 }
 

@@ -1,6 +1,7 @@
 // Tile, splits and merge of each kernel: all of a plan that decides the bits of a result.
 #pragma once
 
+#include "../../params.h"
 #include "cost.h"
 #include "splits.h"
 
@@ -10,28 +11,47 @@ namespace kbtool::cuda {
 // of one head follow each other.
 constexpr int64_t FEW_WAVES = 4;
 
-inline FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const Sizes& sizes) {
+// The output tiles of a call with the plan's tiles. Those of packed queries are tiles of one batch entry (params.h).
+inline void count_tiles(FusedPlan* plan, const Sizes& sizes) {
+  const int64_t tile_rows = plan->row_units * (plan->wgmma ? ROWS_PER_WARPGROUP : ROWS_PER_WARP);
+  if (sizes.packed) {
+    const int64_t heads = sizes.Hkv == 0 ? 0 : sizes.H / sizes.Hkv;
+    plan->tiles_per_head = num_packed_tiles(heads * sizes.total_q, sizes.B, tile_rows);
+    plan->output_tiles = sizes.Hkv * plan->tiles_per_head;
+  } else {
+    plan->tiles_per_head = ceil_div(sizes.rows_of_kv_head(), tile_rows);
+    plan->output_tiles = sizes.B * sizes.Hkv * plan->tiles_per_head;
+  }
+}
+
+inline FusedPlan plan_of(bool wgmma, int row_units, const Sizes& sizes) {
   FusedPlan plan{};
   plan.wgmma = wgmma;
   plan.row_units = row_units;
-  plan.tiles_per_head = ceil_div(sizes.rows_of_kv_head(), row_units * rows_per_unit);
-  plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
+  count_tiles(&plan, sizes);
   return plan;
+}
+
+// Output tiles that have rows, at most.
+inline int64_t tiles_with_rows(const FusedPlan& plan, const Sizes& sizes) {
+  if (!sizes.packed) return plan.output_tiles;
+  const int64_t of_entry = ceil_div(sizes.rows_of_kv_head(), plan.row_units * ROWS_PER_WARP);
+  return std::min(plan.output_tiles - sizes.Hkv, sizes.B * sizes.Hkv * of_entry);
 }
 
 // splits == 0: the planner chooses their number. The first plan has tiles of all rows of a KV head, up to 64, and the
 // splits of choose_splits. Above 16 rows, cheaper plans by cost.h that run in one wave replace it: tiles of 16, 32 or
 // 64 rows, with splits of choose_splits or splits that one cluster merges. It stays if the caller gives the splits, if
 // the kernel is ragged, if keys are copied element by element (each further tile would copy them again), if they have 8
-// bits, for which the costs are not fitted, or if the card's block times are not known.
+// bits or queries are packed, for which the costs are not fitted, or if the card's block times are not known.
 inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   constexpr int64_t LEAST_KEYS = 8;  // of a split: a larger cluster saves more than an almost empty split costs
   const int64_t rows = sizes.rows_of_kv_head();
   const int whole = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
   const auto cut = [&](int row_warps) {
-    FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
+    FusedPlan plan = plan_of(false, row_warps, sizes);
     plan.num_splits =
-        splits > 0 ? splits : choose_splits(plan.output_tiles, row_warps, sizes, card);
+        splits > 0 ? splits : choose_splits(tiles_with_rows(plan, sizes), row_warps, sizes, card);
     plan.cluster_size = choose_cluster(plan.output_tiles, plan.num_splits, card);
     return plan;
   };
@@ -39,7 +59,7 @@ inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card)
   if (splits > 0) return best;
   best.ragged_blocks = choose_ragged_blocks(sizes, best, card);
   if (whole == 1 || best.output_tiles == 0 || !card.has_wgmma() || best.ragged_blocks > 0 || sizes.by_element ||
-      sizes.fp8) {
+      sizes.fp8 || sizes.packed) {
     return best;
   }
   double least = fused_cost_us(best, sizes, card);
@@ -67,7 +87,7 @@ inline FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card)
   // With D of 256 two warpgroups leave no shared memory for the merge.
   const bool two_warpgroups = sizes.rows_of_kv_head() > ROWS_PER_WARPGROUP && sizes.D <= 128;
   const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
-  FusedPlan plan = plan_of(true, two_warpgroups ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
+  FusedPlan plan = plan_of(true, two_warpgroups ? 2 : 1, sizes);
   plan.num_splits = splits > 0 ? splits
                                : choose_wgmma_splits(plan.output_tiles, two_warpgroups, sizes, card);
   plan.cluster_size = 1;

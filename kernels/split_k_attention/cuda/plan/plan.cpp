@@ -9,7 +9,10 @@ namespace {
 // row's bits then do not depend on the batch.
 Sizes sizes_to_cut(const Sizes& sizes, int64_t given_splits) {
   Sizes cut = sizes;
-  if (given_splits > 0) cut.B = std::min<int64_t>(sizes.B, 1);
+  if (given_splits > 0) {
+    cut.B = std::min<int64_t>(sizes.B, 1);
+    cut.packed = false;
+  }
   return cut;
 }
 
@@ -49,7 +52,7 @@ bool wgmma_decodes_faster(const Sizes& sizes, const Card& card) {
 
 FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   FusedPlan plan = cut_fused(sizes_to_cut(sizes, splits), splits, card);
-  plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
+  count_tiles(&plan, sizes);
   plan.trigger_dependents = card.max_cluster > 1;  // sm_90 introduced clusters and triggers
   plan.heads_inner = longest_tiles_first(plan, sizes, card);
   return plan;
@@ -57,7 +60,7 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
 
 FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   FusedPlan plan = cut_wgmma(sizes_to_cut(sizes, splits), splits, card);
-  plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
+  count_tiles(&plan, sizes);
   schedule_wgmma(&plan, sizes, card);
   return plan;
 }
@@ -72,7 +75,11 @@ bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
 }
 
 int64_t max_splits(const FusedPlan& plan, const Sizes& sizes) {
-  return plan.output_tiles == 0 ? MAX_BLOCKS : MAX_BLOCKS / (plan.output_tiles / sizes.B);
+  return plan.output_tiles == 0 ? MAX_BLOCKS : MAX_BLOCKS / tiles_of_entry(plan, sizes);
+}
+
+int64_t tiles_of_entry(const FusedPlan& plan, const Sizes& sizes) {
+  return sizes.packed ? plan.output_tiles : plan.output_tiles / sizes.B;
 }
 
 }  // namespace kbtool::cuda

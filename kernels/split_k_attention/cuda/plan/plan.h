@@ -23,7 +23,7 @@ struct FusedPlan {
   bool small_ring;          // wgmma with D of 65 to 128: two blocks share a multiprocessor
   bool paired;              // wgmma: the blocks of two query tiles multicast k and v to each other
   int ragged_blocks;        // blocks among which the ragged kernel divides all keys evenly; 0: another kernel
-  int64_t output_tiles;     // batch entries x KV heads x query tiles
+  int64_t output_tiles;     // batch entries (one, if queries are packed) x KV heads x query tiles
   bool heads_inner;         // neighbouring output tiles differ in batch entry or head, not in the query tile
   bool early_launch;        // the first kernel may start before the one ahead of it has ended (PDL)
   bool trigger_dependents;  // the kernel behind this call may start before it has ended
@@ -56,7 +56,10 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
 // Whether wgmma is the faster of the two; with splits given, for one batch entry.
 bool wgmma_is_faster(const Sizes& sizes, int64_t splits, const Card& card);
 
-// The most splits with which one batch entry's blocks fit a grid.
+// Output tiles that have to be in one grid: those of a batch entry, or of all packed queries.
+int64_t tiles_of_entry(const FusedPlan& plan, const Sizes& sizes);
+
+// The most splits with which they fit one.
 int64_t max_splits(const FusedPlan& plan, const Sizes& sizes);
 
 }  // namespace kbtool::cuda

@@ -28,6 +28,7 @@ struct WgmmaConfig {
   static constexpr int WARPGROUPS = WARPGROUPS_;
   static constexpr bool INTERLEAVED_KEYS = false;
   static constexpr bool OPTIONS = false;
+  static constexpr bool PACKED = false;
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
   static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor

@@ -1,0 +1,3 @@
+#include "fused.cuh"
+
+KBTOOL_DEFINE_INSTANCE(fused_unaligned_packed, bf16, 128)
