@@ -49,6 +49,7 @@ def split_k_attention(
     v_scale: Tensor | None = ...,
     cu_seqlens_q: Tensor | None = ...,
     max_seqlen_q: int | None = ...,
+    tree_mask: Tensor | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[False] = ...,
@@ -73,6 +74,7 @@ def split_k_attention(
     v_scale: Tensor | None = ...,
     cu_seqlens_q: Tensor | None = ...,
     max_seqlen_q: int | None = ...,
+    tree_mask: Tensor | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[True],
@@ -96,6 +98,7 @@ def split_k_attention(
     v_scale: Tensor | None = None,
     cu_seqlens_q: Tensor | None = None,
     max_seqlen_q: int | None = None,
+    tree_mask: Tensor | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -157,6 +160,12 @@ def split_k_attention(
         max_seqlen_q: The most queries of an entry; needed with ``cu_seqlens_q``. It may be larger
             than what any entry has. With ``num_splits``, an entry has the same bits in any batch of
             the same maximum.
+        tree_mask: Which of the last keys each query sees, for trees of speculative tokens, whose
+            keys come after those of their ancestors: ``(B, Sq, words)``, with ``cu_seqlens_q``
+            ``(total_q, words)``, int64, contiguous, on the device of ``q``. Of the keys that
+            ``causal`` (needed) lets a query see, key ``valid - 64 * words + j`` is hidden if bit
+            ``j % 64`` of word ``j // 64`` is 0; earlier keys are not. So -1 hides nothing. CUDA
+            does not take it yet.
         variant: Name of the implementation: ``two_pass`` on the CPU; ``fa1``, ``two_pass`` or
             ``fused`` on CUDA, and ``wgmma`` on sm_90. Default: the fastest for the shapes and the
             device.
@@ -199,8 +208,8 @@ def split_k_attention(
     made: Tensor | tuple[Tensor, Tensor] = _loaded["split_k_attention"](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
         block_table=block_table, window=window, softcap=softcap, sinks=sinks, k_scale=k_scale,
-        v_scale=v_scale, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, variant=variant,
-        overlap=overlap, return_lse=return_lse,
+        v_scale=v_scale, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q,
+        tree_mask=tree_mask, variant=variant, overlap=overlap, return_lse=return_lse,
     )  # fmt: skip
     return made
 

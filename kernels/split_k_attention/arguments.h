@@ -72,6 +72,7 @@ struct CallOptions {
   std::optional<Tensor> v_scale;
   std::optional<Tensor> cu_seqlens_q;
   std::optional<int64_t> max_seqlen_q;
+  std::optional<Tensor> tree_mask;
   std::optional<std::string> variant;
   std::optional<bool> overlap;
 };
@@ -238,6 +239,23 @@ inline void check_block_table(const Tensor& table, const Tensor& q, int64_t B) {
   }
 }
 
+// Which of the last keys each query sees: words of 64 bits for each row of q.
+inline void check_tree_mask(const Tensor& mask, const Tensor& q, const CallOptions& options) {
+  check_same_place("tree_mask", mask, q);
+  if (mask.scalar_type() != ScalarType::Long || !mask.is_contiguous()) {
+    fail("tree_mask must be a contiguous Long tensor, got ", type_of(mask), " with strides ",
+         text_of(strides_of(mask)));
+  }
+  const bool packed = is_packed(options);
+  std::vector<int64_t> shape = packed ? std::vector<int64_t>{q.size(0)} : std::vector<int64_t>{q.size(0), q.size(2)};
+  shape.push_back(mask.dim() > 0 ? mask.size(mask.dim() - 1) : 0);
+  if (shape_of(mask) != shape || shape.back() < 1) {
+    fail("tree_mask must have shape ", packed ? "(total_q, words)" : "(B, Sq, words)", " with at least one word, got ",
+         text_of(shape_of(mask)));
+  }
+  if (!options.causal) fail("tree_mask must come with causal=True, got causal=False");
+}
+
 inline void check_sinks(const Tensor& sinks, const Tensor& q) {
   check_same_place("sinks", sinks, q);
   if (sinks.scalar_type() != ScalarType::Float || !sinks.is_contiguous()) {
@@ -277,6 +295,7 @@ inline void check_options(const Tensor& q, const Tensor& k, const CallOptions& o
   if (options.kv_lengths.has_value()) check_lengths(*options.kv_lengths, q, B);
   if (options.block_table.has_value()) check_block_table(*options.block_table, q, B);
   if (options.sinks.has_value()) check_sinks(*options.sinks, q);
+  if (options.tree_mask.has_value()) check_tree_mask(*options.tree_mask, q, options);
   check_kv_scale("k_scale", options.k_scale, k);
   check_kv_scale("v_scale", options.v_scale, k);
   // Each comparison is also false for NaN.

@@ -235,15 +235,15 @@ STABLE_TORCH_LIBRARY(kbtool, m) {
       "split_k_attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
       "int? num_splits=None, Tensor? kv_lengths=None, Tensor? block_table=None, int? window=None, "
       "float? softcap=None, Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None, "
-      "Tensor? cu_seqlens_q=None, int? max_seqlen_q=None, str? variant=None, bool? overlap=None) "
-      "-> (Tensor, Tensor)");
+      "Tensor? cu_seqlens_q=None, int? max_seqlen_q=None, Tensor? tree_mask=None, "
+      "str? variant=None, bool? overlap=None) -> (Tensor, Tensor)");
   m.def(
       "split_k_attention_out(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
       "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "
       "Tensor? block_table=None, int? window=None, float? softcap=None, Tensor? sinks=None, "
       "Tensor? k_scale=None, Tensor? v_scale=None, Tensor? cu_seqlens_q=None, "
-      "int? max_seqlen_q=None, str? variant=None, bool? overlap=None, Tensor(a!) out, Tensor(b!) lse, "
-      "Tensor(c!) workspace) -> ()");
+      "int? max_seqlen_q=None, Tensor? tree_mask=None, str? variant=None, bool? overlap=None, "
+      "Tensor(a!) out, Tensor(b!) lse, Tensor(c!) workspace) -> ()");
   m.def(
       "split_k_attention_plan(Tensor q, Tensor k, *, int? num_splits=None, "
       "Tensor? block_table=None, int? window=None, Tensor? cu_seqlens_q=None, "

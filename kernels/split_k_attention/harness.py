@@ -207,12 +207,15 @@ def _operands(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
 
 _OPTIONS = (
     "causal", "scale", "num_splits", "kv_lengths", "block_table", "window", "softcap", "sinks",
-    "k_scale", "v_scale", "cu_seqlens_q", "max_seqlen_q",
+    "k_scale", "v_scale", "cu_seqlens_q", "max_seqlen_q", "tree_mask",
 )  # fmt: skip
 
 
 def _options(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: inputs.get(name) for name in _OPTIONS}
+    options = {name: inputs.get(name) for name in _OPTIONS}
+    if inputs.get("cu_seqlens_q") is not None:
+        options["tree_mask"] = inputs["packed_tree_mask"]
+    return options
 
 
 # ---- the operator's parts, each alone ----
@@ -229,10 +232,13 @@ def parts(inputs: Mapping[str, Any], variant: str | None) -> dict[str, Callable[
     """
     inputs = {**inputs, "sinks": None}
     options = _options(inputs)
-    for name in ("sinks", "cu_seqlens_q", "max_seqlen_q"):
+    alone = ("cu_seqlens_q", "tree_mask")  # the operators of the parts have neither
+    for name in ("sinks", "max_seqlen_q", *alone):
         del options[name]
     q, k, v = _operands(inputs)
-    if inputs.get("cu_seqlens_q") is not None or (q.device.type != "cpu" and variant != "two_pass"):
+    if any(inputs.get(name) is not None for name in alone):
+        return {}
+    if q.device.type != "cpu" and variant != "two_pass":
         return {}
 
     def partial_pass() -> _Results:
@@ -309,7 +315,7 @@ def arms(
         timed[variant] = _tried(functools.partial(ours, q, k, v, **options, variant=variant))
     if peers:
         _clear_past_lengths(inputs)
-    names = ("window", "softcap", "sinks", "cu_seqlens_q")
+    names = ("window", "softcap", "sinks", "cu_seqlens_q", "tree_mask")
     ours_alone = [name for name in names if inputs.get(name) is not None]
     is_fp8 = k.dtype != q.dtype
     for peer in peers:

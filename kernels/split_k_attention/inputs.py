@@ -83,7 +83,8 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         v[0, 0, Skv // 3, ::2] = math.inf
     beyond = math.inf if fill == "inf_beyond" else math.nan
     k, v = _hide_unseen(case, k, v, beyond)
-    packed = {} if case.get("q_lengths") is None else _packed(case, q)
+    tree_mask = _tree_mask(case, generator)
+    packed = {} if case.get("q_lengths") is None else _packed(case, q, tree_mask)
     kv_type, scales = _FP8.get(case.get("kv_dtype", "")), _kv_scales(case, generator)
     stored_k, stored_v = k, v
     if kv_type is not None:
@@ -124,13 +125,28 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         "window": case.get("window"),
         "softcap": case.get("softcap"),
         "sinks": _sinks(case, generator),
+        "tree_mask": tree_mask,
         **scales,
         **given,
         **packed,
     }
 
 
-def _packed(case: Mapping[str, Any], q: Tensor) -> dict[str, Any]:
+def _tree_mask(case: Mapping[str, Any], generator: torch.Generator) -> Tensor | None:
+    """Words of 64 bits, (B, Sq, words), drawn, in which each query sees its own key."""
+    words = case.get("tree_mask")
+    if words is None:
+        return None
+    B, _, _, Sq, _, _ = sizes_of(case)
+    bits = torch.randint(0, 2, (B, Sq, words * 64), generator=generator, device=generator.device)
+    own = words * 64 - Sq + torch.arange(Sq, device=bits.device)
+    there = own >= 0
+    bits[:, there, own[there]] = 1
+    powers = 1 << torch.arange(64, device=bits.device)  # the last is negative
+    return (bits.unflatten(-1, (words, 64)) * powers).sum(dim=-1)
+
+
+def _packed(case: Mapping[str, Any], q: Tensor, tree_mask: Tensor | None) -> dict[str, Any]:
     """The queries of all entries one after the other, and NaN after those of the last. Sets the
     others of ``q``, (B, H, Sq, D), to 0."""
     _, _, _, Sq, _, _ = sizes_of(case)
@@ -150,6 +166,9 @@ def _packed(case: Mapping[str, Any], q: Tensor) -> dict[str, Any]:
         "cu_seqlens_q": bounds.to(q.device),
         "max_seqlen_q": Sq,
         "rows": rows,
+        "packed_tree_mask": None
+        if tree_mask is None
+        else torch.nn.functional.pad(tree_mask.flatten(0, 1)[rows], (0, 0, 0, len(beyond))),
     }
 
 

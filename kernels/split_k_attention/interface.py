@@ -96,6 +96,7 @@ def _check_traced(
     v_scale: Tensor | None = None,
     cu_seqlens_q: Tensor | None = None,
     max_seqlen_q: int | None = None,
+    tree_mask: Tensor | None = None,
     **others: str | bool | None,
 ) -> None:
     """Check everything that is known about the arguments while tracing.
@@ -105,7 +106,7 @@ def _check_traced(
     """
     _check_devices(
         "q", q, k=k, v=v, kv_lengths=kv_lengths, block_table=block_table, sinks=sinks,
-        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_q=cu_seqlens_q, tree_mask=tree_mask,
     )  # fmt: skip
     B = _entries_of(q, cu_seqlens_q, max_seqlen_q)
     _check_operands(q, k, v, B, paged=block_table is not None)
@@ -128,6 +129,8 @@ def _check_traced(
     _check_numbers(scale, num_splits, window, softcap, max_seqlen_q)
     if window is not None and not causal:
         _fail("window must come with causal=True, got causal=False")
+    if tree_mask is not None:
+        _check_tree_mask(tree_mask, q, causal)
 
 
 _LAYOUT_HINT = (
@@ -195,6 +198,20 @@ def _check_kv_scale(name: str, scale: Tensor | None, k: Tensor) -> None:
     if scale.shape not in ((), (1,), k.shape[1:2]):
         shapes = f"(), (1,) or (Hkv,) = ({k.shape[1]},)"
         _fail(f"{name} must have shape {shapes}, got {tuple(scale.shape)}")
+
+
+def _check_tree_mask(tree_mask: Tensor, q: Tensor, causal: bool) -> None:
+    if tree_mask.dtype != torch.int64 or not tree_mask.is_contiguous():
+        got = f"{tree_mask.dtype} with strides {tree_mask.stride()}"
+        _fail(f"tree_mask must be a contiguous torch.int64 tensor, got {got}")
+    rows, layout = (q.shape[:1], "total_q") if q.dim() == 3 else ((q.shape[0], q.shape[2]), "B, Sq")
+    if tree_mask.shape[:-1] != rows or tree_mask.dim() != len(rows) + 1 or tree_mask.shape[-1] < 1:
+        got = tuple(tree_mask.shape)
+        _fail(f"tree_mask must have shape ({layout}, words) with at least one word, got {got}")
+    if not causal:
+        _fail("tree_mask must come with causal=True, got causal=False")
+    if q.device.type == "cuda":
+        _fail("tree_mask must be left out on CUDA, whose kernels have no tree masks, got a tensor")
 
 
 def _check_block_table(block_table: Tensor, B: int | SymInt) -> None:
@@ -409,6 +426,7 @@ def _check_types(
     v_scale: object,
     cu_seqlens_q: object,
     max_seqlen_q: object,
+    tree_mask: object,
     variant: object,
     overlap: object,
     return_lse: object,
@@ -417,6 +435,7 @@ def _check_types(
         ("q", q), ("k", k), ("v", v),
         ("kv_lengths", kv_lengths), ("block_table", block_table), ("sinks", sinks),
         ("k_scale", k_scale), ("v_scale", v_scale), ("cu_seqlens_q", cu_seqlens_q),
+        ("tree_mask", tree_mask),
     ):  # fmt: skip
         if value is None and name not in {"q", "k", "v"}:
             continue
@@ -469,6 +488,7 @@ def split_k_attention(
     v_scale: Tensor | None = None,
     cu_seqlens_q: Tensor | None = None,
     max_seqlen_q: int | None = None,
+    tree_mask: Tensor | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -480,7 +500,7 @@ def split_k_attention(
     """
     _check_types(
         q, k, v, causal, scale, num_splits, kv_lengths, block_table, window, softcap, sinks,
-        k_scale, v_scale, cu_seqlens_q, max_seqlen_q, variant, overlap, return_lse,
+        k_scale, v_scale, cu_seqlens_q, max_seqlen_q, tree_mask, variant, overlap, return_lse,
     )  # fmt: skip
     # Autograd's kernel takes half as long as a launch and only checks for gradients, so skip it.
     # Not under a compiler, which skips it by itself, and not under torch.func's transforms, where
@@ -494,7 +514,7 @@ def split_k_attention(
             q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
             block_table=block_table, window=window, softcap=softcap, sinks=sinks, k_scale=k_scale,
             v_scale=v_scale, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q,
-            variant=variant, overlap=overlap,
+            tree_mask=tree_mask, variant=variant, overlap=overlap,
         )  # fmt: skip
     return (out, lse) if return_lse else out
 

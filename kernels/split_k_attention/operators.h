@@ -77,10 +77,10 @@ class Operators {
       std::optional<Tensor> block_table, std::optional<int64_t> window,
       std::optional<double> softcap, std::optional<Tensor> sinks, std::optional<Tensor> k_scale,
       std::optional<Tensor> v_scale, std::optional<Tensor> cu_seqlens_q,
-      std::optional<int64_t> max_seqlen_q, std::optional<std::string> variant,
-      std::optional<bool> overlap) {
+      std::optional<int64_t> max_seqlen_q, std::optional<Tensor> tree_mask,
+      std::optional<std::string> variant, std::optional<bool> overlap) {
     const CallOptions options = {causal,  scale,   num_splits,   kv_lengths,   block_table, window,  softcap, sinks,
-                                 k_scale, v_scale, cu_seqlens_q, max_seqlen_q, variant,     overlap};
+                                 k_scale, v_scale, cu_seqlens_q, max_seqlen_q, tree_mask,   variant, overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::plan(q, k, v, options);
@@ -100,10 +100,11 @@ class Operators {
                             std::optional<double> softcap, std::optional<Tensor> sinks,
                             std::optional<Tensor> k_scale, std::optional<Tensor> v_scale,
                             std::optional<Tensor> cu_seqlens_q, std::optional<int64_t> max_seqlen_q,
-                            std::optional<std::string> variant, std::optional<bool> overlap,
+                            std::optional<Tensor> tree_mask, std::optional<std::string> variant,
+                            std::optional<bool> overlap,
                             Tensor out, Tensor lse, Tensor workspace) {
     const CallOptions options = {causal,  scale,   num_splits,   kv_lengths,   block_table, window,  softcap, sinks,
-                                 k_scale, v_scale, cu_seqlens_q, max_seqlen_q, variant,     overlap};
+                                 k_scale, v_scale, cu_seqlens_q, max_seqlen_q, tree_mask,   variant, overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::plan(q, k, v, options);
@@ -141,7 +142,7 @@ class Operators {
       std::optional<std::string> variant) {
     const CallOptions options = {causal,  scale,        num_splits, kv_lengths, block_table,
                                  window,  softcap,      std::nullopt, k_scale,  v_scale,
-                                 std::nullopt, std::nullopt, variant, std::nullopt};
+                                 std::nullopt, std::nullopt, std::nullopt, variant, std::nullopt};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::partial_plan(q, k, options);
@@ -235,6 +236,10 @@ class Operators {
       fail("kv_lengths must come with block_table, got None");
     }
     set_pages(p, k, options);
+    if (options.tree_mask.has_value()) {
+      p.tree_mask = static_cast<const int64_t*>(options.tree_mask->const_data_ptr());
+      p.tree_mask_words = options.tree_mask->size(options.tree_mask->dim() - 1);
+    }
     if (is_packed(options)) {
       p.cu_seqlens_q = static_cast<const int32_t*>(options.cu_seqlens_q->const_data_ptr());
     }

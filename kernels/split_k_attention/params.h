@@ -23,6 +23,8 @@ struct Strides3 {
 // The element type of keys and values: that of the queries, or 8 bits.
 enum class KvType : int32_t { same, e4m3, e5m2 };
 
+constexpr int64_t TREE_MASK_BITS = 64;  // of a word of a tree mask
+
 struct SplitKParams {
   // [B, H, Sq, D]. Packed queries (cu_seqlens_q) are one batch entry here, of all of them: B is 1 for them and Sq their
   // number, for out, lse and partial states too.
@@ -81,6 +83,11 @@ struct SplitKParams {
   // key.
   const int32_t* cu_seqlens_q;  // [entries + 1]; null: every entry has Sq queries
   int64_t entries;              // batch entries of k and v
+
+  // Of the keys that the causal mask lets row i of entry b see, bit j % 64 of word j / 64 hides key valid - 64 * words + j
+  // if it is 0.
+  const int64_t* tree_mask;  // [B, Sq, tree_mask_words] as q has them, contiguous; null: no key is hidden
+  int64_t tree_mask_words;
 };
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,

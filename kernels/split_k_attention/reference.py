@@ -159,7 +159,7 @@ def scores_of(
             if (softcap := inputs.get("softcap")) is not None:
                 scores.div_(softcap).tanh_().mul_(softcap)
             if inputs["causal"]:
-                scores.masked_fill_(~_visible(inputs, length, part.rows), -math.inf)
+                scores.masked_fill_(~_visible(inputs, length, entries, part.rows), -math.inf)
             yield part, scores, keys[some], values[some]
 
 
@@ -222,7 +222,8 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
 
     def attend(entries: slice, keys: Tensor, visible: Tensor) -> Tensor:
         values = v[entries, :, : keys.shape[2]]
-        masked = inputs["causal"] and (keys.shape[2] != Sq or inputs.get("window") is not None)
+        plain = inputs.get("window") is None and inputs.get("tree_mask") is None
+        masked = inputs["causal"] and (keys.shape[2] != Sq or not plain)
         if masked and group > 1:
             # With a mask and grouped heads torch would hold all logits.
             keys, values = (t.repeat_interleave(group, dim=1) for t in (keys, values))
@@ -241,7 +242,7 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     for entries, length in equal_lengths(inputs):
         if length == 0 or q.numel() == 0 or eager:
             continue
-        keys, visible = k[entries, :, :length], _visible(inputs, length)
+        keys, visible = k[entries, :, :length], _visible(inputs, length, entries)
         out[entries] = attend(entries, keys, visible)
         if not _is_finite(keys):
             finite = keys.isfinite()
@@ -260,7 +261,7 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             made.copy_(weighted(weights.float(), torch.where(values.isnan(), 0, values)))
         if not _is_finite(values):
             # Apart from the sums: in a matrix product hidden NaNs count too, as 0 times NaN.
-            visible = _visible(inputs, keys.shape[1], part.rows).float()
+            visible = _visible(inputs, keys.shape[1], part.entries, part.rows).float()
             made.masked_fill_(visible @ values.isnan().float() > 0, math.nan)
         made.masked_fill_((of_lse == -math.inf)[..., None], 0)
     return {"out": out.to(inputs["q"].dtype), "lse": lse}
@@ -284,17 +285,23 @@ def _scale(inputs: Mapping[str, Any]) -> float:
 
 
 def equal_lengths(inputs: Mapping[str, Any]) -> Iterator[tuple[slice, int]]:
-    """Runs of batch entries that have the same number of valid keys, and that number."""
+    """Runs of batch entries that have the same number of valid keys, and that number; entries with
+    a tree mask each alone."""
     B, Skv, lengths = inputs["q"].shape[0], inputs["k"].shape[2], inputs["kv_lengths"]
-    first = 0
-    for length, run in groupby([Skv] * B if lengths is None else lengths.tolist()):
+    first, of_entries = 0, [Skv] * B if lengths is None else lengths.tolist()
+    for (_, length), run in groupby(
+        ((b if inputs.get("tree_mask") is not None else 0, n) for b, n in enumerate(of_entries))
+    ):
         end = first + len(list(run))
         yield slice(first, end), length
         first = end
 
 
-def _visible(inputs: Mapping[str, Any], length: int, rows: slice | None = None) -> Tensor:
-    """Which of ``length`` valid keys each query, or each of some rows, sees: ``(rows, keys)``."""
+def _visible(
+    inputs: Mapping[str, Any], length: int, entries: slice, rows: slice | None = None
+) -> Tensor:
+    """Which of ``length`` valid keys each query, or each of some rows, of the entries sees:
+    ``(rows, keys)``."""
     q = inputs["q"]
     Sq = q.shape[2]
     of = slice(0, Sq) if rows is None else rows
@@ -304,4 +311,10 @@ def _visible(inputs: Mapping[str, Any], length: int, rows: slice | None = None) 
         return keys < queries + length
     last = queries + length - Sq
     window = length if inputs.get("window") is None else inputs.get("window")
-    return (keys <= last) & (keys > last - window)
+    visible = (keys <= last) & (keys > last - window)
+    if inputs.get("tree_mask") is None:
+        return visible
+    words = inputs["tree_mask"][entries.start][queries[:, 0]]  # (rows, words)
+    bit = keys - length + 64 * words.shape[1]
+    word = words[:, (bit // 64).clamp(min=0)]
+    return visible & ((bit < 0) | ((word >> bit % 64) % 2 != 0))

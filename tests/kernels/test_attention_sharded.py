@@ -590,8 +590,8 @@ def test_the_arguments_are_those_of_the_plain_function() -> None:
         for f in (kbtool.attention.split_k_attention, split_k_attention_sharded)
     )
     positional = ["q", "k_shard", "v_shard", "group"]
-    of_packed_queries = {"cu_seqlens_q", "max_seqlen_q"}
-    named = [name for name in list(plain)[3:] if name not in of_packed_queries]
+    of_plain_calls = {"cu_seqlens_q", "max_seqlen_q", "tree_mask"}
+    named = [name for name in list(plain)[3:] if name not in of_plain_calls]
     assert list(sharded) == [*positional, "keys_after", *named, "check"]
     for name in named:
         assert sharded[name] == plain[name]

@@ -193,6 +193,8 @@ class PartialItem {
     return found;
   }
 
+  float logit_scale() const { return p.scale * scale_of(p.k_scale, p.k_scale_stride, head_kv); }
+
   int64_t query(int64_t row) const { return (row0 + row) / group; }
   int64_t q_row(int64_t row) const { return first_query + query(row); }
   int64_t head(int64_t row) const { return head_kv * group + (row0 + row) % group; }
@@ -296,6 +298,13 @@ class PartialItem {
   void attend_block(int64_t key0, int64_t keys, const Rows& k_rows, const Rows& v_rows) {
     auto k = read_block(k_rows, p.k_stride.dim, keys, k_packed);
     auto v = read_block(v_rows, p.v_stride.dim, keys, v_packed);
+    if (key0 + keys > first_tree_key()) {
+      for (int64_t row = 0; row < rows; ++row) {
+        attend_tree_row(row, key0, keys, k, v);
+        k.in_place.next = nullptr;  // prefetch only once
+      }
+      return;
+    }
     for (int64_t row = 0; row < rows; row += ROW_GROUP) {
       const int64_t left = rows - row;
       if (left >= 3) {
@@ -307,6 +316,50 @@ class PartialItem {
       }
       k.in_place.next = v.in_place.next = nullptr;  // prefetch only once
     }
+  }
+
+  // The first key that a tree mask has a bit for; past every key without one.
+  int64_t first_tree_key() const {
+    return p.tree_mask == nullptr ? valid : valid - TREE_MASK_BITS * p.tree_mask_words;
+  }
+
+  bool tree_hides(int64_t row, int64_t key) const {
+    const int64_t bit = key - first_tree_key();
+    if (bit < 0) return false;
+    const int64_t* words = p.tree_mask + (q_batch * p.Sq + q_row(row)) * p.tree_mask_words;
+    return (words[bit / TREE_MASK_BITS] >> bit % TREE_MASK_BITS & 1) == 0;
+  }
+
+  // One row of a block that has keys of the tree: the values are added run by run of keys that the row sees, so that the
+  // others cannot reach it even as 0 * NaN.
+  template <class Rows>
+  void attend_tree_row(int64_t row, int64_t key0, int64_t keys, const Block<Rows>& k, const Block<Rows>& v) {
+    const int64_t first = std::clamp<int64_t>(first_seen_key(row) - key0, 0, keys);
+    const int64_t end = std::clamp<int64_t>(seen_keys(row) - key0, 0, keys);
+    if (first >= end) return;
+    RowStates<1> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
+    k.read([&](const auto& block) {
+      compute_logits<1>(q_tile + row * D_pad, block, end, D_pad, logit_scale(), logits);
+    });
+    if (p.softcap > 0.0f) cap_logits<1>(logits, end, p.softcap);
+    for (int64_t key = first; key < end; ++key) {
+      if (tree_hides(row, key0 + key)) logits[key] = negative_infinity();
+    }
+    online_softmax<1>(logits, {{static_cast<int32_t>(first)}, {static_cast<int32_t>(end)}}, end, state);
+    const float unchanged = 1.0f;
+    const float* alpha = state.alpha;
+    v.read([&](const auto& block) {
+      for (int64_t from = first; from < end;) {
+        int64_t to = from;
+        while (to < end && !tree_hides(row, key0 + to)) ++to;
+        if (from < to) {
+          const Weighted<std::decay_t<decltype(block)>> run{logits + from, 1, block.after(from), to - from};
+          accumulate<1>(run, D_pad, alpha, state.l, state.o);
+          alpha = &unchanged;
+        }
+        from = to + 1;
+      }
+    });
   }
 
   template <int ROWS, class Rows>
@@ -325,10 +378,9 @@ class PartialItem {
     const int64_t needed = seen.first[0] < seen.end[ROWS - 1] ? seen.end[ROWS - 1] : 0;
     if (needed == 0) return;
 
-    const float scale = p.scale * scale_of(p.k_scale, p.k_scale_stride, head_kv);
     RowStates<ROWS> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
     k.read([&](const auto& block) {
-      compute_logits<ROWS>(q_tile + row * D_pad, block, needed, D_pad, scale, logits);
+      compute_logits<ROWS>(q_tile + row * D_pad, block, needed, D_pad, logit_scale(), logits);
     });
     if (p.softcap > 0.0f) cap_logits<ROWS>(logits, needed, p.softcap);
     online_softmax<ROWS>(logits, seen, needed, state);

@@ -153,6 +153,9 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
+    if (options.tree_mask.has_value()) {
+      fail("tree_mask must be left out on CUDA, whose kernels have no tree masks, got a tensor");
+    }
     // A plan of pages is asked for without the lengths that its call has.
     const bool lengths = options.kv_lengths.has_value() || options.block_table.has_value();
     return plan(q, k, with_layout(sizes_of(q, k, options, lengths), k, v, options), options);
