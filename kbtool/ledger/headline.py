@@ -7,7 +7,8 @@ named, and those that are missing. Ratios have no unit; above 1 ours is faster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
@@ -51,6 +52,11 @@ class Standing(NamedTuple):
     def lost(self) -> int:
         """Cases in which the best peer is faster than ours."""
         return sum(ratio < 1 for _, ratio in self.best.values())
+
+    @property
+    def most(self) -> float:
+        """The ratio of the case where ours is best."""
+        return max(ratio for _, ratio in self.best.values())
 
     @property
     def spread(self) -> str:
@@ -106,6 +112,17 @@ class Headline(NamedTuple):
         return next(right, None) or next(says_why, self.newest)
 
     @property
+    def leading(self) -> Standing | None:
+        """Between plain kernels, or in a chain where no run has that."""
+        return self.between or self.chain
+
+    def beside(self, peer: str) -> Standing | None:
+        """How ours stands beside one peer, by the measure that leads."""
+        ratios = _ratios(self.pooled, between=self.between is not None)
+        alone = {case: {peer: peers[peer]} for case, peers in ratios.items() if peer in peers}
+        return _standing(alone, len(self.cases))
+
+    @property
     def against(self) -> str:
         """The peers, and which are missing: it stands in the line of every ratio."""
         if self.newest.noise_reason:
@@ -131,6 +148,87 @@ class Headline(NamedTuple):
         if standing is not None:
             return significant(standing.mean), standing.spread
         return (NO_BETWEEN, "") if between and self.chain is not None else ("–", "")
+
+
+class Verdict(NamedTuple):
+    """How a kernel stands beside its peers, of one build: its headlines of one machine, dtype and
+    commit."""
+
+    machine: Machine
+    headlines: list[Headline]
+    """The one with the largest mean first."""
+
+    @property
+    def dtype(self) -> str | None:
+        """The element type; ``None`` where the cases state none."""
+        return self.headlines[0].newest.dtype
+
+    @property
+    def between(self) -> bool:
+        """Whether the ratios are of times between plain kernels."""
+        return self.headlines[0].between is not None
+
+    @property
+    def peers(self) -> list[str]:
+        """The peers that were timed and right in any of its case sets."""
+        return list(dict.fromkeys(peer for one in self.headlines for peer in one.peers))
+
+    def sentence(self, title: str) -> str:
+        """The verdict in words; ``title`` is what the kernel is called."""
+        how = "between plain kernels" if self.between else "in a chain of its own calls"
+        where = [title, self.machine.name, self.dtype, how]
+        first, *others = (
+            (significant(of.mean), f"{one.newest.set_title} ({_range(of)})")
+            for one in self.headlines
+            if (of := one.leading) is not None
+        )
+        stands = [f"{first[0]} times the speed of the best peer in {first[1]}"]
+        stands += [f"{mean} in {of}" for mean, of in others]
+        lacks = [
+            f"; {peer} {why} in {one.newest.set_title}"
+            for one in self.headlines
+            for peer, why in one.missing.items()
+        ]
+        return (
+            f"{', '.join(filter(None, where))}: {listed(stands)}."
+            f" Peers: {listed(self.peers)}{''.join(lacks)}."
+        )
+
+
+def _range(of: Standing) -> str:
+    return f"{significant(of.least)} to {significant(of.most)}"
+
+
+def verdict(found: Mapping[Machine, Sequence[Group]]) -> Verdict | None:
+    """The headlines of the machine, dtype and commit that compare most cases with most peers;
+    between plain kernels wherever a run has that. ``None`` if no quiet run has a peer.
+
+    Args:
+        found: machine → its groups, newest first.
+    """
+    builds: dict[tuple[object, ...], tuple[Machine, list[Headline]]] = {}
+    for machine, every in found.items():
+        for one in headlines(every):
+            if one.leading is not None:
+                run = one.newest.run
+                build = (one.between is not None, machine, one.newest.dtype, _commit(run) or run.id)
+                builds.setdefault(build, (machine, []))[1].append(one)
+    if not builds:
+        return None
+    machine, best = max(builds.values(), key=lambda build: _weight(build[1]))
+    return Verdict(machine, sorted(best, key=_mean, reverse=True))
+
+
+def _mean(one: Headline) -> float:
+    return one.leading.mean if one.leading else 0.0
+
+
+def _weight(build: Sequence[Headline]) -> tuple[bool, int, datetime]:
+    """What makes a build lead: the better measure, then more times of peers, then a newer run."""
+    between = build[0].between is not None
+    ratios = (_ratios(one.pooled, between=between) for one in build)
+    compared = sum(len(peers) for of_cases in ratios for peers in of_cases.values())
+    return between, compared, max(one.newest.run.started for one in build)
 
 
 def headlines(every: Sequence[Group]) -> list[Headline]:

@@ -66,6 +66,11 @@ class Group(NamedTuple):
         return self.cases[0].dtype
 
     @property
+    def set_title(self) -> str:
+        """The title of its case set."""
+        return self.title.removesuffix(f", {self.dtype}")
+
+    @property
     def kind(self) -> tuple[str, str | None]:
         """Its case set and dtype."""
         return self.case_set, self.dtype

@@ -128,9 +128,18 @@ def lesson_place(session: str, number: int) -> str:
     return f"{session_page(session)}#lessons.{number}"
 
 
+TOPICS = ("results", "history", "variants", "correctness", "about", "cases")
+"""What a kernel has a page of its own for, beside its first page."""
+
+
+def topic_page(kernel: str, topic: str) -> str:
+    """The page of one of ``TOPICS`` of a kernel."""
+    return f"kernels/{_name(kernel)}/{topic}.md"
+
+
 def cases_page(kernel: str) -> str:
     """The page of a kernel's targets and cases."""
-    return f"kernels/{_name(kernel)}/cases.md"
+    return topic_page(kernel, "cases")
 
 
 def is_source_page(page: str) -> bool:

@@ -331,7 +331,8 @@ class Index:
             page, folder = at.kernel_page(kernel.record.id), posixpath.dirname(kernel.path)
             pages[f"{folder}/README.md"] = page
             if design(base, kernel.record.id) is not None:
-                pages[f"{folder}/DESIGN.md"] = f"{page}#design"
+                about = at.topic_page(kernel.record.id, "about")
+                pages[f"{folder}/DESIGN.md"] = f"{about}#design"
         return pages
 
     def _place_in_run(self, session: str, run: str, path: str) -> str:

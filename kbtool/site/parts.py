@@ -172,16 +172,17 @@ MENTIONS = 50
 """Places that a page lists as leading to it."""
 
 
-def backlinks(index: Index, page: str) -> str:
-    """Who refers to this page."""
+def backlinks(index: Index, page: str, here: str | None = None) -> str:
+    """Who refers to ``page``, for itself or for another page, ``here``."""
+    here = here or page
     reasons: dict[str, dict[str, None]] = {}
     for mention in index.mentions.get(page, []):
         reasons.setdefault(mention.source, {})[mention.why] = None
     shown = list(reasons.items())[:MENTIONS]
     # A run's title is its number: one line has them all.
-    runs = [index.link(source, page) for source, why in shown if list(why) == ["run"]]
+    runs = [index.link(source, here) for source, why in shown if list(why) == ["run"]]
     rows = [
-        f"{index.link(source, page)} ({', '.join(why)})"
+        f"{index.link(source, here)} ({', '.join(why)})"
         for source, why in shown
         if list(why) != ["run"]
     ]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
 from html import unescape
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
 from test_site_kernel import make, plain, run
 
-from kbtool.ledger.headline import COLUMNS, headlines
+from kbtool.ledger.headline import COLUMNS, headlines, verdict
 from kbtool.ledger.measured import groups
+from kbtool.model.words import significant
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import home
@@ -60,9 +63,9 @@ def test_home_and_kernel_page_show_the_best_peer_of_the_commit_by_dtype(tmp_path
          "base, the only peer timed; float16: no flex and fa3"],
     ]  # fmt: skip
     assert standings(pages[at.HOME]) == told
-    assert standings(pages[at.kernel_page("copy")]) == told
+    assert standings(pages[at.topic_page("copy", "results")]) == told
     later = make(tmp_path / "later", before, of_commit(15, "b", float32={"ours": 10, "base": 10.2}))
-    for page in (at.HOME, at.kernel_page("copy")):
+    for page in (at.HOME, at.topic_page("copy", "results")):
         assert ["not measured", "1.02 least 1.02; 0 of 1 lost",
                 "only base; fa3 not timed on this commit"] in standings(later[page])  # fmt: skip
 
@@ -84,7 +87,8 @@ def test_home_and_kernel_page_show_the_repositorys_runs_by_the_same_rule() -> No
             for one in headlines(every)
             if not one.newest.noise_reason
         ]  # fmt: skip
-        assert standings(kernel_page.page(index, kernel)) == ruled
+        shown = kernel_page.topic_page(index, kernel, kernel_page.TOPICS[0])
+        assert standings(shown) == ruled
         expected += ruled
     shown = standings(home.page(index, None))
     assert len(shown) == min(home.RESULTS, len(expected)) > 12
@@ -105,3 +109,55 @@ def test_two_runs_of_one_commit_give_one_headline_by_dtype() -> None:
     ]  # fmt: skip
     assert bf16.against == "best of sdpa, flex, cudnn, fa3 and flashinfer"
     assert fp16.against == "best of sdpa, flex, cudnn and flashinfer; float16: no fa3"
+
+
+@pytest.mark.slow
+def test_the_verdict_is_what_its_runs_say() -> None:
+    """Computed again from the files of the runs: without the rule's own code."""
+    index = Index(KnowledgeBase(REPOSITORY))
+    kernel = index.kernels["split_k_attention"]
+    found = verdict(groups(index.runs_of(kernel=kernel.id), kernel))
+    assert found is not None and found.between
+    commit = found.headlines[0].newest.run.repository.commit
+    ratios: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for path in (REPOSITORY / "sessions").glob("*/runs/*.json"):
+        run = json.loads(path.read_text())
+        if run["kernel"] != kernel.id or run["repository"]["commit"] != commit:
+            continue
+        if run["machine"]["card"] != found.machine.name or run["repository"]["dirty"]:
+            continue
+        for step in run["steps"]:
+            result = step.get("result") or {}
+            if result.get("type") != "benchmark" or step["status"] == "noisy":
+                continue
+            ours = {result["subject"], *result["variants"]}
+            for case in result["cases"]:
+                right = {arm for arm, out in (case.get("peers") or {}).items() if out["passed"]} | (
+                    case["arms"].keys() - (case.get("peers") or {}).keys()
+                )
+                mine = case["arms"].get(result["subject"], {}).get("between_us")
+                for arm in right - ours:
+                    theirs = case["arms"][arm].get("between_us")
+                    if mine and theirs and case["case"].get("dtype") == found.dtype:
+                        cases = ratios.setdefault(case["case_set"], {})
+                        cases.setdefault(case["name"], {}).setdefault(arm, []).append(theirs / mine)
+    best = {
+        case_set: [
+            min(geometric_mean(times) for times in peers.values()) for peers in cases.values()
+        ]
+        for case_set, cases in ratios.items()
+    }
+    told = {
+        one.newest.case_set: (one.leading.mean, one.leading.least, one.leading.most)
+        for one in found.headlines
+        if one.leading
+    }
+    assert told.keys() == best.keys()
+    for case_set, values in best.items():
+        expected = (geometric_mean(values), min(values), max(values))
+        assert told[case_set] == pytest.approx(expected), case_set
+    text = found.sentence(kernel.title)
+    assert kernel_page.verdict_line(kernel, found) in kernel_page.page(index, kernel)
+    for mean, least, most in told.values():
+        assert f"{significant(mean)} " in text
+        assert f"({significant(least)} to {significant(most)})" in text

@@ -131,6 +131,18 @@ def plain(markup: str) -> str:
     return re.sub(r"<[^>]*>", "", markup)
 
 
+def topics(made: dict[str, str]) -> dict[str, str]:
+    """What the pages of the kernel say of each topic, headings below it."""
+    pages = {
+        topic.had.split()[0]: made[at.topic_page("copy", topic.name)]
+        for topic in kernel_page.TOPICS[:3]
+    }
+    found = {name: unescape(page).replace("\n## ", "\n### ") for name, page in pages.items()}
+    for page in ("correctness", "about"):
+        found |= sections(made[at.topic_page("copy", page)])
+    return found | sections(made[at.kernel_page("copy")])
+
+
 def sections(page: str, level: int = 2) -> dict[str, str]:
     """Anchor of a heading → what stands below it, character references resolved."""
     parts = re.split(rf"^#{{{level}}} .*{{#(.+)}}$", page, flags=re.MULTILINE)
@@ -154,13 +166,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def page(made: dict[str, str]) -> str:
-    return made[at.kernel_page("copy")]
+def page(made: dict[str, str]) -> dict[str, str]:
+    return topics(made)
 
 
 @pytest.mark.slow
-def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
-    results = sections(page)["results"]
+def test_the_newest_run_of_each_case_set_counts(page: dict[str, str]) -> None:
+    results = page["results"]
     machine = results.partition("### H1")[2].partition("### ")[0]
     small, each = (line for line in machine.splitlines() if line.startswith("| Small |"))
     # 10/5 and 40/5: geometric mean 4; the old run had 1 and 4.
@@ -174,16 +186,16 @@ def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
     assert "| 75.0 % " in large
 
 
-def test_it_says_why_a_figure_is_missing(page: str, tmp_path: Path) -> None:
-    results = sections(page)["results"]
+def test_it_says_why_a_figure_is_missing(page: dict[str, str], tmp_path: Path) -> None:
+    results = page["results"]
     assert "peer, Small (1): no data because it takes no halves" in results
     assert "peer, Large (1): no data because the run did not time it" in results
-    alone = sections(make(tmp_path / "kb")[at.kernel_page("copy")])["results"]
+    alone = topics(make(tmp_path / "kb"))["validation"]
     assert "no data because the kernel was never run here" in alone
 
 
-def test_the_command_that_measured_a_table_is_below_it(page: str) -> None:
-    results = sections(page)["results"]
+def test_the_command_that_measured_a_table_is_below_it(page: dict[str, str]) -> None:
+    results = page["results"]
     assert "# No known commit holds what was measured." in results  # its work tree was changed
     assert "kbtool run-recipe copy --set seed=13" in results
     assert "kbtool run-recipe copy --set seed=11" not in results  # nothing shown is from it
@@ -192,16 +204,16 @@ def test_the_command_that_measured_a_table_is_below_it(page: str) -> None:
     assert all("compare.html#a=" in line for line in told)
 
 
-def test_charts_have_every_case_and_arm(page: str) -> None:
-    drawn = sections(page)["results"]
+def test_charts_have_every_case_and_arm(page: dict[str, str]) -> None:
+    drawn = page["results"]
     for said in ("s float32, ours: 5.00 µs (4.75–5.25)", "s float16, base: 40.0 µs (38.0–42.0)",
                  "S=4096, ours: 4.00 µs (3.80–4.20)", "read ceiling, 1,000 GB/s"):  # fmt: skip
         assert f"<title>{said}</title>" in drawn, said
     assert "peer: 4.00 × our time" in drawn
 
 
-def test_history_joins_runs_of_the_same_cases_and_links_them(page: str) -> None:
-    history = sections(page)["history"].partition("### H1")[2].partition("### ")[0]
+def test_history_joins_runs_of_the_same_cases_and_links_them(page: dict[str, str]) -> None:
+    history = page["history"].partition("### H1")[2].partition("### ")[0]
     points = re.findall(r'<a href="([^"]+)" aria-label="([^"]+)">', history)
     small = [(target, said) for target, said in points if said.startswith("Small (2 cases)")]
     assert [said.rpartition(": ")[2] for _, said in small] == [
@@ -211,39 +223,75 @@ def test_history_joins_runs_of_the_same_cases_and_links_them(page: str) -> None:
     for commit in ("1111111", "1212121+", "1313131"):
         assert f">{commit}</text>" in history
     assert re.search(r"Too few runs for change points: the longest series has \d of 20\.", history)
-    cpu = sections(page)["history"].partition("### a processor, 2 threads")[2]
+    cpu = page["history"].partition("### a processor, 2 threads")[2]
     assert "one run timed it so far" in cpu
 
 
-def test_the_table_of_variants_has_the_speedup_of_each(page: str) -> None:
-    ladder = sections(page)["ladder"]
+def test_the_table_of_variants_has_the_speedup_of_each(page: dict[str, str]) -> None:
+    ladder = page["ladder"]
     vector = next(line for line in ladder.splitlines() if line.startswith("| <code>vector"))
     # 10/5 and 20/5: geometric mean 2.83.
     assert "| 2.83 2.00–4.00 |" in plain(vector)
     assert "2 of 2 cases" in vector and "| 1.00 1.00–1.00 |" in plain(vector)
 
 
-def test_case_sets_are_as_the_manifest_has_them(page: str, made: dict[str, str]) -> None:
-    counted = sections(page)["cases"]
-    assert "| [Small](copy/cases.md#case-sets.small) | <code>small</code> | 2 |" in counted
+def test_case_sets_are_as_the_manifest_has_them(page: dict[str, str], made: dict[str, str]) -> None:
+    counted = page["cases"]
+    assert "| [Small](cases.md#case-sets.small) | <code>small</code> | 2 |" in counted
     cases = sections(made[at.cases_page("copy")])["case-sets"]
     assert "Each case is run with <code>dtype</code> float32, float16." in cases
     assert "<summary>2 cases</summary>" in cases and "| s | 64 |" in cases
 
 
-def test_headings_are_those_of_the_page_and_of_its_readme_below_its_title(page: str) -> None:
-    headings = re.findall(r"^(#+) (.*) \{#(.*)\}$", page, re.MULTILINE)
-    assert [(len(level), plain(name)) for level, name, _ in headings] == [
-        (1, "Copy"), (2, "Results"), (3, "Newest runs"), (3, "a processor, 2 threads, cpu"),
-        (3, "H1, cuda"), (2, "History"), (3, "a processor, 2 threads, cpu"), (3, "H1, cuda"),
-        (2, "Variants"), (3, "cuda"), (2, "About"), (3, "How"), (2, "Design"), (3, "Why"),
-        (2, "Files"), (2, "Cases"), (2, "Mentioned by"),
+def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
+    names = ["", *(f"/{topic.name}" for topic in kernel_page.TOPICS)]
+    told = {}
+    for name in names:
+        shown = made[f"kernels/copy{name}.md"]
+        headings = re.findall(r"^(#+) (.*) \{#(.*)\}$", shown, re.MULTILINE)
+        told[name] = [(len(level), plain(words)) for level, words, _ in headings]
+        others = re.findall(r"\]\(([\w/.]+)\)\{ data-kb-had", shown)
+        here = f"kernels/copy{name}.md"
+        assert {at.relative(f"kernels/copy{other}.md", here) for other in names} == {
+            *others, at.relative(here, here),
+        }  # fmt: skip
+    machines = [(2, "a processor, 2 threads, cpu"), (2, "H1, cuda")]
+    assert told == {
+        "": [(1, "Copy"), (2, "Beside its peers"), (2, "Use and limits"), (3, "How")],
+        "/results": [(1, "Copy: results"), *machines],
+        "/history": [(1, "Copy: history"), *machines],
+        "/variants": [(1, "Copy: variants"), (2, "cuda")],
+        "/correctness": [(1, "Copy: correctness"), (2, "Validation"), (2, "Cases"),
+                         (2, "Newest runs")],
+        "/about": [(1, "Copy: about"), (2, "Design"), (3, "Why"), (2, "Files"),
+                   (2, "Mentioned by")],
+    }  # fmt: skip
+    assert "### How {#about-2}" in made[at.kernel_page("copy")]
+
+
+def test_the_first_page_has_the_verdict_and_each_peer(made: dict[str, str]) -> None:
+    """H1 has two builds: of 12, with three times of peers, and of 13, with one."""
+    shown = unescape(made[at.kernel_page("copy")])
+    assert (
+        "Copy, H1, in a chain of its own calls: 4.00 times the speed of the best peer in Small"
+        " (2.00 to 8.00). Peers: base and peer.</p>"
+    ) in shown
+    (row,) = (line for line in shown.splitlines() if line.startswith("| Small"))
+    assert [plain(cell).strip() for cell in row.strip("| ").split(" | ")] == [
+        "Small 2 cases", "4.00 2.00–8.00", "4.00 2.00–8.00", "4.00 4.00–4.00 1 of 2 cases",
     ]  # fmt: skip
-    assert "### How {#about-2}" in page
+    assert shown.count('class="kb-chart') == 2
 
 
-def test_readme_links_files_and_shows_drawings(page: str) -> None:
-    about = sections(page)["about"]
+def test_a_kernel_that_no_quiet_run_timed_has_no_verdict(tmp_path: Path) -> None:
+    made = topics(make(tmp_path / "kb"))
+    assert "No data because no quiet run timed it beside a peer." in made["peers"]
+    for name in ("results", "history"):
+        assert "No data because the kernel was never run here." in made[name]
+
+
+def test_readme_links_files_and_shows_drawings(page: dict[str, str]) -> None:
+    about = page["about"]
     assert '<a href="copy/src/copy.h.html">the header</a>' in about
     assert '<a href="copy/src/cuda/copy.cu.html"><code>cuda/copy.cu</code></a>' in about
     assert '<span class="kb-file" title="gone.h">what is not there</span>' in about
@@ -252,17 +300,16 @@ def test_readme_links_files_and_shows_drawings(page: str) -> None:
     assert "<script" not in about and "[image: another, evil.svg]" in about
 
 
-def test_design_stands_below_the_readme_that_links_it(page: str) -> None:
-    shown = sections(page)
-    assert '<a href="#design">Why</a>' in shown["about"]
-    assert '<a href="copy/src/copy.h.html">simple</a>' in shown["design"]
+def test_the_readme_links_the_design(page: dict[str, str]) -> None:
+    assert '<a href="copy/about.html#design">Why</a>' in page["about"]
+    assert '<a href="src/copy.h.html">simple</a>' in page["design"]
 
 
 def test_times_are_drawn_over_the_size_that_varies_most(tmp_path: Path) -> None:
     sized = copy.deepcopy(NEW)
     first, second = sized["steps"][2]["result"]["cases"]
     first["case"], second["case"] = {"S": 64, "H": 8, "seed": 0}, {"S": 4096, "H": 9, "seed": 7}
-    results = sections(make(tmp_path / "kb", sized)[at.kernel_page("copy")])["results"]
+    results = topics(make(tmp_path / "kb", sized))["results"]
     assert "over the bytes that it has to move, on H1" in results
     assert "Time of a call over S, size, on H1" in results
     assert ">S, size, log scale</text>" in results and "H, log" not in results
@@ -271,7 +318,7 @@ def test_times_are_drawn_over_the_size_that_varies_most(tmp_path: Path) -> None:
 def test_a_size_that_does_not_vary_is_no_axis(tmp_path: Path) -> None:
     alone = copy.deepcopy(LARGE)
     alone["steps"][2]["result"]["cases"][0]["case"] = {"S": 4096}
-    results = sections(make(tmp_path / "kb", alone)[at.kernel_page("copy")])["results"]
+    results = topics(make(tmp_path / "kb", alone))["results"]
     assert "over the bytes that it has to move" in results
     assert results.count("Time of a call over") == 1
 
@@ -287,7 +334,7 @@ def test_each_source_has_a_page_with_lines_that_can_be_linked(tmp_path: Path) ->
     assert at.source_page("copy", "copy.h", 3) == at.source_page("copy", "copy.h") + "#L3"
     # What the manifest names and is not there has none, and none is listed.
     assert at.source_page("copy", "gone.h") not in made
-    assert "gone.h" not in sections(made[at.kernel_page("copy")])["files"]
+    assert "gone.h" not in topics(made)["files"]
 
 
 @given(TEXT)
@@ -330,10 +377,9 @@ def test_a_file_names_the_bugs_that_its_edits_put_back(tmp_path: Path) -> None:
     assert f"{trees.session_id(1)}/nan.md#mutants.put-back)" in listed
 
 
-def newest_of(page: str) -> list[list[str]]:
+def newest_of(made: dict[str, str]) -> list[list[str]]:
     """The cells of the table of newest runs, as text."""
-    below = sections(page)["results"].partition("by its settings.")[2]
-    lines = below.split("### ")[0].splitlines()
+    lines = topics(made)["results.newest"].splitlines()
     rows = [line for line in lines if line.startswith("|") and "](" in line]
     return [[plain(cell).strip() for cell in row.strip("|").split("|")] for row in rows]
 
@@ -357,7 +403,7 @@ def test_the_newest_run_of_a_recipe_does_not_hide_what_was_run_otherwise(tmp_pat
         of_tool(14, "memory"), of_tool(15, "values", "interrupted"),
         of_tool(16, "values", "interrupted"),
     )  # fmt: skip
-    found = newest_of(make(tmp_path / "kb", *runs)[at.kernel_page("copy")])
+    found = newest_of(make(tmp_path / "kb", *runs))
     assert [(row[0].partition("Z-copy")[0][-2:], row[2], row[4]) for row in found] == [
         ("16", "tools=values", "interrupted"),
         ("13", "tools=values", "passed"),
@@ -367,7 +413,7 @@ def test_the_newest_run_of_a_recipe_does_not_hide_what_was_run_otherwise(tmp_pat
 
 
 def test_the_date_of_a_run_is_not_cut_into_lines(tmp_path: Path) -> None:
-    page = make(tmp_path / "kb", of_tool(11, "memory"))[at.kernel_page("copy")]
+    page = topics(make(tmp_path / "kb", of_tool(11, "memory")))["results.newest"]
     assert re.search(r'\| <span class="kb-nowrap">\[[-\d]+ [\d:]+ UTC\]\([^)]*\)</span> \|', page)
 
 
@@ -409,9 +455,10 @@ def test_a_run_of_other_sources_is_marked(
     tmp_path: Path, sources: dict[str, str], older: bool
 ) -> None:
     made = make(tmp_path / "kb", built(11, **sources))
-    results = sections(made[at.kernel_page("copy")])["results"]
-    assert results.count("older than the sources") == (4 if older else 0)
-    assert [row[4] for row in newest_of(made[at.kernel_page("copy")])] == [
+    told = topics(made)
+    for name, times in {"validation": 2, "results.newest": 1, "results": 1}.items():
+        assert told[name].count("older than the sources") == (times if older else 0)
+    assert [row[4] for row in newest_of(made)] == [
         "passed older than the sources" if older else "passed"
     ]
 
@@ -427,8 +474,7 @@ def test_the_widest_validation_of_the_newest_sources_counts(
     for step in narrow["steps"]:
         step["result"]["sha256"] = "1" * 64
     made = make(tmp_path / "kb", wide, narrow)
-    results = sections(made[at.kernel_page("copy")])["results"]
-    assert f"{said} cases passed" in results.partition("Newest runs")[0]
+    assert f"{said} cases passed" in topics(made)["validation"]
 
 
 def test_the_workspace_of_each_variant_stands_with_it(tmp_path: Path) -> None:
@@ -436,14 +482,14 @@ def test_the_workspace_of_each_variant_stands_with_it(tmp_path: Path) -> None:
     first, second = needs["steps"][2]["result"]["cases"]
     first["workspace_bytes"] = {"ours": 0, "plain": 4096, "vector": 0}
     second["workspace_bytes"] = {"ours": 1024, "plain": 65536, "vector": 0}
-    made = make(tmp_path / "kb", needs)[at.kernel_page("copy")]
+    made = topics(make(tmp_path / "kb", needs))
     ladder = {
         line.split("</code>")[0].rpartition(">")[2]: plain(line).rstrip(" |").rpartition("| ")[2]
-        for line in sections(made)["ladder"].splitlines()
+        for line in made["ladder"].splitlines()
         if line.startswith("| <code>")
     }
     assert ladder == {"plain": "4,096–65,536", "vector": "0"}
-    rows = [x for x in sections(made)["results"].splitlines() if x.startswith("| s float16 |")]
+    rows = [x for x in made["results"].splitlines() if x.startswith("| s float16 |")]
     assert rows[0].endswith("| 1,024 |")
 
 
@@ -467,7 +513,7 @@ def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
     result["arithmetic_gflop_s"] = {"float32": 2000.0}
     for case, flops in zip(result["cases"], (3_000_000, 60_000_000), strict=True):
         case |= {"computes_in": "float32", "flops": flops}
-    results = sections(make(tmp_path / "kb", record)[at.kernel_page("copy")])["results"]
+    results = topics(make(tmp_path / "kb", record))["results"]
     (chart,) = [line for line in results.splitlines() if "Roofline in float32 on H1" in line]
     svg = parsed(chart.strip())
     reads = "s float32, ours: 600 GFLOP/s, 1.00 FLOP/B, 60.0 % of the reading ceiling"
@@ -484,11 +530,11 @@ def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
     on_roof = y0 + (top - y0) * (marks[reads][0] - x0) / (ridge - x0)
     assert marks[reads][1] > on_roof and marks[computes][1] < top  # below it, and above it
     assert "| 600 % <small>arithmetic</small> |" in results
-    quiet = sections(make(tmp_path / "old", NEW)[at.kernel_page("copy")])["results"]
+    quiet = topics(make(tmp_path / "old", NEW))["results"]
     assert "Roofline" not in quiet and "<small>reading</small>" not in quiet
     loud = copy.deepcopy(record)
     loud["steps"][-1]["result"]["others_busy"] = 0.35
-    assert "Roofline" not in make(tmp_path / "loud", loud)[at.kernel_page("copy")]
+    assert "Roofline" not in topics(make(tmp_path / "loud", loud))["results"]
 
 
 def test_the_page_of_a_run_has_what_was_measured_beside_time(tmp_path: Path) -> None:

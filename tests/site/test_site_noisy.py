@@ -13,7 +13,7 @@ import pytest
 import site_trees as trees
 from test_site_compare import called
 from test_site_home import AGAINST, home_page, part, put_run, results_of, slower, template
-from test_site_kernel import CPU, NEW, OLD, make, plain, run, sections
+from test_site_kernel import CPU, NEW, OLD, make, plain, run, topics
 
 from kbtool.markdown.figures import noise_reason, share_of_ceiling
 from kbtool.model.kinds.benchmark import BenchmarkResult
@@ -99,14 +99,16 @@ def test_a_single_quiet_run_has_no_history_of_noisy_ones(root: Path) -> None:
 
 
 def kernel(tmp_path: Path, *runs: dict[str, Any]) -> dict[str, str]:
-    return sections(make(tmp_path / "kb", *runs)[at.kernel_page("copy")])
+    return topics(make(tmp_path / "kb", *runs))
 
 
 def test_both_tables_of_a_kernel_show_the_newest_quiet_run(tmp_path: Path) -> None:
     later = noisy(run(15, SMALL, "H1", variants=["plain"]))
     page = kernel(tmp_path, OLD, NEW, later)
-    first, _, rest = page["results"].partition("### ")
-    (row,) = (line for line in first.splitlines() if line.startswith("| <code>cuda</code>"))
+    rest = page["results"]
+    (row,) = (
+        line for line in page["validation"].splitlines() if line.startswith("| <code>cuda</code>")
+    )
     assert "2 cases timed; [a newer one was noisy](" in row
     small = next(line for line in rest.splitlines() if line.startswith("| Small <br>"))
     assert "[a newer one was noisy](" in small and "20251121T101015Z-copy.md" in small
@@ -121,8 +123,8 @@ def test_a_kernel_timed_by_noisy_runs_alone_has_no_ratio(tmp_path: Path) -> None
     loud = run(15, SMALL | {"s float32": {"ours": 10, "base": 415, "plain": 100}}, "H1",
                variants=["plain"])  # fmt: skip
     page = kernel(tmp_path, noisy(loud))
-    first, _, rest = page["results"].partition("### ")
-    assert f": – {WHY}" in first
+    rest = page["results"]
+    assert f": – {WHY}" in page["validation"]
     small = next(line for line in rest.splitlines() if line.startswith("| Small "))
     assert f"| {DASH} | {DASH} | no ratio, {WHY} | {DASH} |" in plain(small)
     assert f"Small: no ratio because the run is {WHY}" in rest
@@ -254,7 +256,7 @@ def test_a_noisy_run_is_shown_as_noisy_even_if_its_older_record_says_passed(
         at.RUNS: record["id"],
         at.HOME: "10:10",
         at.session_page(trees.session_id(0)): record["id"],
-        at.kernel_page("copy"): "10:10",
+        at.topic_page("copy", "correctness"): "10:10",
         at.RECIPES: record["id"],
     }
     for page, word in shown.items():

@@ -8,9 +8,7 @@ from typing import Any
 
 import site_trees as trees
 from test_site_home import put_run, results_of, slower, template
-from test_site_kernel import make, plain, run, sections
-
-from kbtool.site import addresses as at
+from test_site_kernel import make, plain, run, topics
 
 SMALL = {"s float32": {"ours": 10, "base": 40}, "s float16": {"ours": 10, "base": 40}}
 OTHERS = {"t float32": {"ours": 10, "base": 20}}
@@ -40,7 +38,7 @@ def test_the_charts_of_a_kernel_are_of_one_problem(tmp_path: Path) -> None:
     first = solving("a", run(11, SMALL, "H1"))
     middle = solving("b", run(12, SMALL, "H1"))
     newest = solving("b", run(13, SMALL, "H1"))
-    page = sections(make(tmp_path / "kb", first, middle, newest)[at.kernel_page("copy")])
+    page = topics(make(tmp_path / "kb", first, middle, newest))
     assert f"Left out of the course: {LEFT_OUT}." in page["history"]
     assert first["repository"]["commit"][:7] in page["history"], "the table has every run"
     assert "another problem" not in page["results"]
@@ -49,11 +47,11 @@ def test_the_charts_of_a_kernel_are_of_one_problem(tmp_path: Path) -> None:
 def test_case_sets_of_another_problem_are_shown_separately(tmp_path: Path) -> None:
     small = solving("a", run(11, SMALL, "H1", case_set="small"))
     others = solving("b", run(12, OTHERS, "H1", case_set="others"))
-    page = sections(make(tmp_path / "kb", small, others)[at.kernel_page("copy")])
+    page = topics(make(tmp_path / "kb", small, others))
     results = page["results"]
     rows = [plain(line) for line in results.splitlines() if "another problem" in line]
     assert any(row.startswith("| Small") for row in rows)
     assert f"Left out of the charts: {LEFT_OUT}." in results
     alike = {**small, "identity": others["identity"]}
-    page = sections(make(tmp_path / "kb2", alike, others)[at.kernel_page("copy")])
+    page = topics(make(tmp_path / "kb2", alike, others))
     assert "another problem" not in page["results"]

@@ -26,3 +26,22 @@
   if (narrow.matches) labelAll();
   narrow.addEventListener("change", function (event) { if (event.matches) labelAll(); });
 })();
+
+/* A section that has become a page of its own is linked with the anchors that it had. Who comes with
+   an address from before is led there; a state of tables, which has an =, is no anchor. */
+(function () {
+  "use strict";
+
+  function leadOn() {
+    var anchor = decodeURIComponent(location.hash.slice(1));
+    if (!anchor || anchor.indexOf("=") >= 0 || document.getElementById(anchor)) return;
+    [anchor, anchor.split(/[.-]/)[0]].some(function (name) {
+      var now = document.querySelector('[data-kb-had~="' + CSS.escape(name) + '"]');
+      if (now) location.replace(now.href + location.hash);
+      return now;
+    });
+  }
+
+  leadOn();
+  window.addEventListener("hashchange", leadOn);
+})();

@@ -76,7 +76,9 @@ def record_files(base: KnowledgeBase, records: Container[str]) -> dict[str, byte
     _, index = _read(base)
     own = {at.session_page(name) for name in index.sessions if name in records}
     own |= {at.pattern_page(name) for name in index.patterns if name in records}
-    own |= {at.kernel_page(name) for name in index.kernels if name in records}
+    kernels = [name for name in index.kernels if name in records]
+    own |= {at.kernel_page(name) for name in kernels}
+    own |= {at.topic_page(name, topic) for name in kernels for topic in at.TOPICS}
     own |= {case.page for case in index.bugs.values() if case.session.id in records}
     own |= {at.run_page(session, run) for session, run in index.runs if session in records}
     made = pages(index, wanted=own.__contains__)

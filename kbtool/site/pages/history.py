@@ -36,12 +36,12 @@ _MOST_RUNS = 40
 def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
     """A chart a machine: the speed against the baseline, quiet run by quiet run, the commits
     marked. The table below it has the noisy ones too."""
-    here = at.kernel_page(kernel.id)
+    here = at.topic_page(kernel.id, "history")
     parts = []
     long = _longest(index, kernel)
     for number, (machine, every) in enumerate(found.items(), 1):
         parts.append(
-            heading(3, f"{inline(machine.name)}, {code(machine.target)}", f"history.{number}")
+            heading(2, f"{inline(machine.name)}, {code(machine.target)}", f"history.{number}")
         )
         runs = list({group.run.id: group.run for group in reversed(every)}.values())[-_MOST_RUNS:]
         newest = {run.id for run in runs}

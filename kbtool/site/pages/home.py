@@ -174,7 +174,7 @@ def _results(index: Index) -> list[str]:
 def _result(
     index: Index, kernel: Kernel, machine: Machine, one: Headline, every: Sequence[Group]
 ) -> list[str]:
-    there = at.kernel_page(kernel.id)
+    results = at.topic_page(kernel.id, "results")
     newest = one.newest
     run, newer = newest.run, newer_than(every, newest)
     same, others = of_one_problem(
@@ -189,8 +189,8 @@ def _result(
     baseline = newest.result.baseline
     label = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
     return [
-        index.link(there, at.HOME),
-        at.link(inline(machine.name), f"{there}#{results_anchor(machine)}", at.HOME),
+        index.link(at.kernel_page(kernel.id), at.HOME),
+        at.link(inline(machine.name), f"{results}#{results_anchor(machine)}", at.HOME),
         inline(one.label),
         significant(newest.ours_us),
         *standing(one),

@@ -1,12 +1,14 @@
-"""The table of kernels, and the page of each."""
+"""The table of kernels, and the pages of each: one by topic."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
-from kbtool.ledger.measured import groups, target_of
+from kbtool.ledger.headline import Verdict, verdict
+from kbtool.ledger.measured import Group, Machine, groups, target_of
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import (
     benchmark,
@@ -22,7 +24,6 @@ from kbtool.markdown.markup import (
     chip,
     clipped,
     facts,
-    heading,
     join,
     nothing,
     nowrap,
@@ -37,7 +38,7 @@ from kbtool.site.index import Index
 from kbtool.site.pages import source
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.history import history
-from kbtool.site.pages.measured import results
+from kbtool.site.pages.measured import beside_peers, results
 from kbtool.site.pages.times import OLDER
 from kbtool.site.pages.variants import ladder
 from kbtool.site.parts import backlinks, crumb, newer_noisy, page_title, section
@@ -54,6 +55,9 @@ def _pages(source: Source) -> Iterator[Page]:
     yield Page(at.KERNELS, partial(listing, index))
     for kernel in index.kernels.values():
         yield Page(at.kernel_page(kernel.id), partial(page, index, kernel))
+        for topic in TOPICS:
+            there = at.topic_page(kernel.id, topic.name)
+            yield Page(there, partial(topic_page, index, kernel, topic))
 
 
 PAGES = Pages(_pages, at.KERNELS, "Kernels")
@@ -93,72 +97,157 @@ def listing(index: Index) -> str:
 
 
 def page(index: Index, kernel: Kernel) -> str:
-    """One kernel: its description, the results of its last runs, its manifest."""
+    """The first page of a kernel: how it stands beside its peers, and how to use it."""
     here = at.kernel_page(kernel.id)
-    recipes = [name for name, (_, recipe) in index.recipes.items() if recipe.kernel == kernel.id]
-    text, designed = readme(index.base, kernel.id), design(index.base, kernel.id)
-    files = source.texts(index, kernel)
-    times = groups(index.runs_of(kernel=kernel.id), kernel)
+    found = verdict(_times(index, kernel))
+    text = readme(index.base, kernel.id)
+    results = at.link("Results", at.topic_page(kernel.id, "results"), here)
     return join(
         [
             page_title(inline(kernel.title)),
             crumb(here, at.KERNELS, "Kernels", kernel.id, index.base.kernels[kernel.id].path),
             inline(kernel.summary),
-            facts(
-                [
-                    ("Kernel", code(kernel.id)),
-                    ("Operators", code(f"torch.ops.{kernel.namespace}")),
-                    ("Targets", ", ".join(code(target) for target in kernel.targets)),
-                    (
-                        "Recipes",
-                        ", ".join(
-                            index.link(at.recipe_page(name), here, inline(name))
-                            for name in recipes
-                        ),
-                    ),
-                    ("Harness", code(kernel.harness)),
-                ]
+            _topics(kernel, here),
+            section(
+                "Beside its peers", "peers",
+                *(
+                    [verdict_line(kernel, found), *beside_peers(kernel, found)]
+                    if found
+                    else [nothing("No data because no quiet run timed it beside a peer.")]
+                ),
+                f"{results} has every machine, case set and element type, and the commands that"
+                " measure them again.",
             ),
             section(
-                "Results", "results",
-                *_results(index, kernel, here),
-                *results(index, kernel, times),
-            ),
-            section("History", "history", *history(index, kernel, times)),
-            section("Variants", "ladder", *ladder(index, kernel, times)),
-            section(
-                "About", "about",
-                _prose(index, kernel, text, files, "about") if text
+                "Use and limits", "about",
+                _prose(index, kernel, text, here, "about") if text
                 else nothing("The kernel's folder has no README.md."),
             ),
-            section("Design", "design", _prose(index, kernel, designed, files, "design"))
-            if designed else "",
-            section(
-                "Files", "files",
-                source.listing(files, kernel, here) if files
-                else nothing("No file that the manifest names is in the kernel's folder."),
-            ),
-            section("Cases", "cases", _cases(kernel, here)),
-            backlinks(index, here),
         ]
     )  # fmt: skip
 
 
-def _prose(
-    index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[str, str]], prefix: str
-) -> str:
+def verdict_line(kernel: Kernel, found: Verdict) -> str:
+    """The verdict as a paragraph."""
+    return f'<p class="kb-verdict">{inline(found.sentence(kernel.title))}</p>'
+
+
+class Topic(NamedTuple):
+    """A page of a kernel beside its first."""
+
+    name: str
+    title: str
+    had: str
+    """The anchors, or the first words of them, that were on the kernel's page before."""
+    body: Callable[[Index, Kernel], list[str]]
+
+
+def topic_page(index: Index, kernel: Kernel, topic: Topic) -> str:
+    """What there is to say of one topic."""
+    here = at.topic_page(kernel.id, topic.name)
+    return join(
+        [
+            page_title(f"{inline(kernel.title)}: {topic.title.lower()}"),
+            _topics(kernel, here),
+            *topic.body(index, kernel),
+        ]
+    )
+
+
+def _topics(kernel: Kernel, here: str) -> str:
+    """Links to the pages of a kernel. Old addresses of their sections lead on (``pages.js``)."""
+    pages = [(inline(kernel.title), at.kernel_page(kernel.id), "peers about")]
+    pages += [(one.title, at.topic_page(kernel.id, one.name), one.had) for one in TOPICS]
+    links = (
+        f"**{title}**" if there == here
+        else f'{at.link(title, there, here)}{{ data-kb-had="{had}" }}'
+        for title, there, had in pages
+    )  # fmt: skip
+    return (
+        '<nav class="kb-topics" aria-label="Pages of this kernel" data-search-exclude'
+        f' markdown="block">\n\n{" · ".join(links)}\n\n</nav>'
+    )
+
+
+def _times(index: Index, kernel: Kernel) -> dict[Machine, list[Group]]:
+    return groups(index.runs_of(kernel=kernel.id), kernel)
+
+
+def _every_result(index: Index, kernel: Kernel) -> list[str]:
+    found = results(index, kernel, _times(index, kernel))
+    return found or [nothing(f"No data because {_never_built(index, kernel)}.")]
+
+
+def _history(index: Index, kernel: Kernel) -> list[str]:
+    found = history(index, kernel, _times(index, kernel))
+    return found or [nothing(f"No data because {_never_built(index, kernel)}.")]
+
+
+def _variants(index: Index, kernel: Kernel) -> list[str]:
+    found = ladder(index, kernel, _times(index, kernel))
+    return found or [nothing("No target has more than one variant.")]
+
+
+def _correctness(index: Index, kernel: Kernel) -> list[str]:
+    here = at.topic_page(kernel.id, "correctness")
+    return [
+        section("Validation", "validation", *_validations(index, kernel, here)),
+        section("Cases", "cases", _cases(kernel, here)),
+        section("Newest runs", "results.newest", *_newest(index, kernel, here)),
+    ]
+
+
+def _about(index: Index, kernel: Kernel) -> list[str]:
+    here = at.topic_page(kernel.id, "about")
+    recipes = (
+        index.link(at.recipe_page(name), here, inline(name))
+        for name, (_, recipe) in index.recipes.items()
+        if recipe.kernel == kernel.id
+    )
+    designed, files = design(index.base, kernel.id), source.texts(index, kernel)
+    return [
+        facts(
+            [
+                ("Kernel", code(kernel.id)),
+                ("Operators", code(f"torch.ops.{kernel.namespace}")),
+                ("Targets", ", ".join(code(target) for target in kernel.targets)),
+                ("Recipes", ", ".join(recipes)),
+                ("Harness", code(kernel.harness)),
+            ]
+        ),
+        section("Design", "design", _prose(index, kernel, designed, here, "design"))
+        if designed else "",
+        section(
+            "Files", "files",
+            source.listing(files, kernel, here) if files
+            else nothing("No file that the manifest names is in the kernel's folder."),
+        ),
+        backlinks(index, at.kernel_page(kernel.id), here),
+    ]  # fmt: skip
+
+
+TOPICS = (
+    Topic("results", "Results", "results", _every_result),
+    Topic("history", "History", "history", _history),
+    Topic("variants", "Variants", "ladder", _variants),
+    Topic("correctness", "Correctness", "results.newest cases", _correctness),
+    Topic("about", "About", "design files mentioned", _about),
+)
+"""In the order in which they are listed; the page of the cases is :mod:`cases`."""
+
+
+def _prose(index: Index, kernel: Kernel, text: str, here: str, prefix: str) -> str:
     """README.md or DESIGN.md without its title, with figures and files linked and drawings inline.
 
     Args:
         index: the records.
         kernel: the kernel that the text describes.
         text: the Markdown.
-        files: target → path → text of the kernel's sources.
+        here: the page that it is put into.
         prefix: the prefix of its headings' anchors.
     """
-    here = at.kernel_page(kernel.id)
     elsewhere = files_beside(index, index.base.kernels[kernel.id].path, here)
-    known = {path for paths in files.values() for path in paths}
+    known = {path for paths in source.texts(index, kernel).values() for path in paths}
 
     def file(path: str) -> str | None:
         name = posixpath.normpath(path) if path else ""
@@ -180,31 +269,38 @@ def _prose(
     return shown.partition("\n")[2] if titled else shown
 
 
-def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
+def _never_built(index: Index, kernel: Kernel) -> str:
+    """Why a target has no figures."""
+    if index.runs_of(kernel=kernel.id):
+        return "no run in this knowledge base built it"
+    return "the kernel was never run here"
+
+
+def _validations(index: Index, kernel: Kernel, here: str) -> list[str]:
+    """The widest validation and the newest benchmark of each target and machine."""
     runs = index.runs_of(kernel=kernel.id)
-    groups: dict[tuple[str, str], list[Run]] = {}
+    built: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         if target_of(run):
-            groups.setdefault(_where(run), []).append(run)
+            built.setdefault(_where(run), []).append(run)
     rows = [
         [code(target), inline(machine), *_latest(index, group, here)]
-        for (target, machine), group in sorted(groups.items())
+        for (target, machine), group in sorted(built.items())
     ]
-    missing = sorted(set(kernel.targets) - {target for target, _ in groups})
-    why = "no run in this knowledge base built it" if runs else "the kernel was never run here"
+    missing = sorted(set(kernel.targets) - {target for target, _ in built})
+    why = _never_built(index, kernel)
     header = ["Target", "Machine", "Validation of the newest sources", "Newest benchmark"]
     return [
         table(header, rows) if rows else "",
         *(f"Target {code(target)}: no data because {why}." for target in missing),
-        *_newest(index, runs, here),
     ]
 
 
-def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
+def _newest(index: Index, kernel: Kernel, here: str) -> list[str]:
     """By recipe, machine and settings: the newest finished run, and a newer one that did not
     finish."""
     found: dict[tuple[object, ...], list[Run]] = {}
-    for run in runs:
+    for run in index.runs_of(kernel=kernel.id):
         known = found.setdefault((run.recipe, *_where(run), tuple(_set(index, run))), [])
         if not known or (run.status in _ENDED and not any(r.status in _ENDED for r in known)):
             known.append(run)
@@ -225,7 +321,6 @@ def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
     ]
     rest = f" The newest {len(shown)} of {len(every)}; {at.link('all runs', at.RUNS, here)}."
     return [
-        heading(3, "Newest runs", "results.newest"),
         "The newest run of each recipe, by its settings."
         + (rest if len(shown) < len(every) else ""),
         stacked_table(["Run", "Recipe", "Set to", "Machine", "Status", "Result"], lines),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean, median
 
-from kbtool.ledger.headline import COLUMNS, Headline, Standing, headlines
+from kbtool.ledger.headline import COLUMNS, Headline, Standing, Verdict, headlines
 from kbtool.ledger.measured import (
     Group,
     Machine,
@@ -20,7 +20,7 @@ from kbtool.ledger.measured import (
     widest_field,
 )
 from kbtool.markdown.escape import block, code, inline
-from kbtool.markdown.figures import share_text, significant
+from kbtool.markdown.figures import many, share_text, significant
 from kbtool.markdown.markup import bullets, chip, folded, heading, join, muted, no_ratio, slim_table
 from kbtool.markdown.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
 from kbtool.model.kernel import Kernel
@@ -44,22 +44,22 @@ from kbtool.site.parts import compare_link, newer_noisy
 _MOST_POINTS = 400
 """The most points in one chart; with more, peers other than the baseline are only in the table."""
 
+_RELATIVE = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log2")
+
 
 def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
     """One part per machine: headlines, each peer, times over size, how to measure again."""
-    here = at.kernel_page(kernel.id)
+    here = at.topic_page(kernel.id, "results")
     parts = []
     for machine, every in found.items():
         shown = headlines(every)
         peers = list(
             dict.fromkeys(peer for one in shown for group in one.pooled for peer in group.peers)
         )
-        newest = max((one.newest for one in shown), key=lambda group: group.run.started)
-        drawn, others = of_one_problem((one.newest for one in shown), newest)
-        charted = [one for one in shown if one.newest in drawn]
+        charted, others = _charted(shown)
         apart = [one for one in shown if one not in charted]
         parts += [
-            heading(3, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
+            heading(2, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
             _standings(index, every, shown, here, apart),
             _against(shown, peers),
             _relative(machine, charted, peers),
@@ -70,6 +70,69 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             *_again(index, shown, here),
         ]
     return parts
+
+
+def _charted(shown: Sequence[Headline]) -> tuple[list[Headline], int]:
+    """Those of one problem, and how many runs solve another."""
+    newest = max((one.newest for one in shown), key=lambda group: group.run.started)
+    drawn, others = of_one_problem((one.newest for one in shown), newest)
+    return [one for one in shown if one.newest in drawn], others
+
+
+def beside_peers(kernel: Kernel, verdict: Verdict) -> list[str]:
+    """The figures of a verdict: a table of the peers, their ratios drawn, and times over size."""
+    charted, _ = _charted(verdict.headlines)
+    lines = [
+        [
+            f"{inline(one.newest.set_title)} <br>{muted(many(len(one.cases), 'case'))}",
+            *(_beside(one, peer) for peer in (None, *verdict.peers)),
+        ]
+        for one in verdict.headlines
+    ]
+    header = ["Case set", "Best peer ÷ ours", *(f"{inline(peer)} ÷ ours" for peer in verdict.peers)]
+    return [
+        slim_table(header, lines, range(1, len(header))),
+        muted(
+            "Time of the peer ÷ ours, geometric mean over the cases: above 1 ours is faster. Below"
+            " it the least and the largest, and in how many cases ours lost, if in any."
+        ),
+        _drawn(verdict),
+        muted(
+            "Below: time of a call in a chain of its own calls, over the bytes that it has to move."
+            " The dashed line is the time that the bytes take at the read rate measured on the"
+            " machine."
+        ),
+        _over_size(kernel, verdict.machine, charted, verdict.peers)[0],
+    ]
+
+
+def _drawn(verdict: Verdict) -> str:
+    """The means of a verdict, a row for each case set."""
+    cases = []
+    for one in verdict.headlines:
+        found = ((peer, one.beside(peer)) for peer in verdict.peers)
+        marks = {
+            peer: Mark(of.mean, f"{peer}: {significant(of.mean)} × our time")
+            for peer, of in found
+            if of is not None
+        }
+        cases.append(Row(one.newest.set_title, marks, None))
+    arms = _arms([one.newest for one in verdict.headlines], verdict.peers)
+    title = f"Time of each peer ÷ ours on {verdict.machine.name}; the table above has the figures"
+    return rows(title, _RELATIVE, arms, cases, 1.0)
+
+
+def _beside(one: Headline, peer: str | None) -> str:
+    """A cell: how ours stands beside a peer, or beside the best of each case."""
+    of = one.beside(peer) if peer else one.leading
+    if of is None:
+        return ""
+    told = [f"{significant(of.least)}–{significant(of.most)}"]
+    if of.lost:
+        told.append(f"{of.lost} lost")
+    if len(of.best) < of.of:
+        told.append(f"{len(of.best)} of {many(of.of, 'case')}")
+    return " <br>".join([significant(of.mean), *map(muted, told)])
 
 
 def _standings(
@@ -167,8 +230,7 @@ def _relative(machine: Machine, shown: Sequence[Headline], peers: Sequence[str])
         f"Time of each peer against ours on {machine.name}, by case set, with the quartiles of"
         " both; the table above has the figures"
     )
-    axis = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log2")
-    return rows(title, axis, _arms([one.newest for one in shown], peers), cases, 1.0)
+    return rows(title, _RELATIVE, _arms([one.newest for one in shown], peers), cases, 1.0)
 
 
 def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:

@@ -29,12 +29,12 @@ from kbtool.steps.benchmark.page import ceiling
 
 def ladder(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
     """The variants of each target, simplest first, with the speed of those that were timed."""
-    here = at.kernel_page(kernel.id)
+    here = at.topic_page(kernel.id, "variants")
     parts: list[str] = []
     for name, target in kernel.targets.items():
         if len(target.variants) < 2:
             continue
-        parts.append(heading(3, code(name), f"ladder.{at.fragment(name)}"))
+        parts.append(heading(2, code(name), f"ladder.{at.fragment(name)}"))
         timed_here = [
             (machine, group)
             for machine, every in found.items()
