@@ -14,6 +14,8 @@ from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.operands import references
 from kbtool.ledger.claims.report import Item, Report
 from kbtool.ledger.faults import BugFix, Faults, Key, Meeting, bug_at
+from kbtool.ledger.headline import Verdict, verdict
+from kbtool.ledger.measured import groups
 from kbtool.ledger.patterns import Account, Edge, accounts
 from kbtool.ledger.worth import Worth, worths
 from kbtool.markdown.escape import code, inline
@@ -157,6 +159,15 @@ class Index:
             self._evidence.get((session.id, place)) or Edge(session, place, evidence)
             for place, evidence in enumerate(session.evidence)
         ]
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Kernel → how it stands beside its peers, if a quiet run says."""
+        found = {
+            kernel.id: verdict(groups(self.runs_of(kernel=kernel.id), kernel))
+            for kernel in self.kernels.values()
+        }
+        return {kernel: one for kernel, one in found.items() if one is not None}
 
     @cached_property
     def decisions(self) -> dict[int, tuple[str, str]]:

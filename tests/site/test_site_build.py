@@ -205,7 +205,7 @@ def test_a_page_shows_what_its_record_says(plain_site: Site) -> None:
                   "refused", "kbtool run-recipe copy --set 'seed=words about seed'",
                   "# No known commit holds what was measured.", "work tree differed"):  # fmt: skip
         assert words in run, words
-    kernel = plain_site.pages["kernels/copy.html"].text
+    kernel = plain_site.pages["kernels/copy/correctness.html"].text
     assert "no data because no run in this knowledge base built it" in kernel
     assert "1 of 1 case passed" in kernel
     patterns = plain_site.pages["patterns/P01.html"].text

@@ -91,7 +91,7 @@ def test_home_and_kernel_page_show_the_repositorys_runs_by_the_same_rule() -> No
         assert standings(shown) == ruled
         expected += ruled
     shown = standings(home.page(index, None))
-    assert len(shown) == min(home.RESULTS, len(expected)) > 12
+    assert len(shown) == home.RESULTS < len(expected)
     assert all(cells in expected for cells in shown)
 
 
@@ -157,7 +157,8 @@ def test_the_verdict_is_what_its_runs_say() -> None:
         expected = (geometric_mean(values), min(values), max(values))
         assert told[case_set] == pytest.approx(expected), case_set
     text = found.sentence(kernel.title)
-    assert kernel_page.verdict_line(kernel, found) in kernel_page.page(index, kernel)
+    assert text in unescape(kernel_page.page(index, kernel))
+    assert text in unescape(home.page(index, None))
     for mean, least, most in told.values():
         assert f"{significant(mean)} " in text
         assert f"({significant(least)} to {significant(most)})" in text

@@ -122,11 +122,25 @@ def test_a_result_of_a_run_that_was_cut_short_says_so(root):
     assert ">interrupted</span> <small>16 more not reached</small>" in row[-1]
 
 
-def test_home_begins_with_what_it_is_and_where_the_work_stands(root):
+def test_home_begins_with_what_it_is_and_the_verdict(root):
     made = home_page(root)
-    title, about, *_ = made.split("\n\n")
+    title, about, verdict, *_ = made.split("\n\n## ")[0].split("\n\n", 3)
     assert title.startswith("# ") and "work on GPU kernels" in about
-    assert made.index("Where the work stands") < made.index("kb-figure") < made.index("{#running}")
+    assert verdict.startswith('<div class="kb-verdict"')
+    places = [made.index(words) for words in (
+        "1.00 times the speed of the best peer in Cases of copy", "What went wrong?",
+        "How fast is it?", "What did it cost?", 'class="kb-chart', "{#running}",
+        "Where the work stands", "{#results}", "{#open-bugs}", "{#audit}", "{#runs}", "kb-figure",
+    )]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_home_leads_whoever_has_a_question_somewhere(root):
+    made = home_page(root)
+    for target in ("symptoms/index.md", "patterns/index.md", "bugs/index.md", "compare.md",
+                   "recipes/index.md", "guide/attach.md", "costs.md", "sessions/index.md",
+                   "audit.md", "kernels/copy.md"):  # fmt: skip
+        assert f"]({target})" in made.partition("{#running}")[0], target
 
 
 def test_home_shows_the_session_started_last(root):

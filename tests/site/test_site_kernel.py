@@ -274,7 +274,7 @@ def test_the_first_page_has_the_verdict_and_each_peer(made: dict[str, str]) -> N
     shown = unescape(made[at.kernel_page("copy")])
     assert (
         "Copy, H1, in a chain of its own calls: 4.00 times the speed of the best peer in Small"
-        " (2.00 to 8.00). Peers: base and peer.</p>"
+        " (2.00 to 8.00). Peers: base and peer.\n"
     ) in shown
     (row,) = (line for line in shown.splitlines() if line.startswith("| Small"))
     assert [plain(cell).strip() for cell in row.strip("| ").split(" | ")] == [

@@ -1,4 +1,4 @@
-"""The first page: what this is, where to start, what is going on, what it cost."""
+"""The first page: what this is, the verdict on each kernel, where to look, what is current."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.measured import drawn, verdict_line
 from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
 from kbtool.site.parts import latest_results, newer_noisy, page_title, section
 from kbtool.site.sums import stated, time
@@ -49,13 +50,12 @@ PAGES = Pages(_pages, at.HOME, "Home")
 
 
 NEWEST = 5
-RESULTS = 16
+RESULTS = 6
 LEFT_OUT = 20
 
 _ABOUT = (
-    "Records of work on GPU kernels, for those who do it and for whoever goes on with it: what each"
-    " session cost, what was measured, and which lessons held. Every figure leads to the record"
-    " that it is from."
+    "Records of work on GPU kernels: what was measured, what went wrong, and what it cost. Every"
+    " figure leads to the record that it is from."
 )
 
 
@@ -63,17 +63,65 @@ def page(index: Index, today: date | None) -> str:
     """The home page; every figure leads to what it is made of."""
     return join(
         [
-            page_title("Lab notebook"),
+            page_title("GPU kernels, measured"),
             _ABOUT,
             _left_out(index),
-            _start(index),
-            _figures(index, today),
-            section("Running or paused", "running", _running(index)),
+            *_verdicts(index),
+            _questions(index),
+            *_chart(index),
+            section("Running or paused", "running", _running(index), _stands(index)),
             section("Latest results", "results", *_results(index)),
-            section("Newest runs", "runs", _runs(index)),
             section("Open bugs", "open-bugs", _bugs(index)),
             section("What the audit finds", "audit", _audit(index)),
+            section("Newest runs", "runs", _runs(index)),
+            section("In all", "in-all", _figures(index, today)),
         ]
+    )
+
+
+def _verdicts(index: Index) -> Iterator[str]:
+    for name, one in index.verdicts.items():
+        link = at.link("All its figures", at.kernel_page(name), at.HOME)
+        yield verdict_line(index.kernels[name], one, f" {link}.")
+
+
+def _chart(index: Index) -> Iterator[str]:
+    """The first verdict, drawn."""
+    for kernel, one in [*index.verdicts.items()][:1]:
+        title = index.link(at.kernel_page(kernel), at.HOME)
+        yield muted(f"{title}: time of each peer ÷ ours, as in the verdict.")
+        yield drawn(one)
+
+
+def _questions(index: Index) -> str:
+    """A column for whoever has a problem, a kernel, or a bill."""
+    wrong = [
+        f"[A tool printed a message]({at.SYMPTOMS}): what it means, and what to do;"
+        " `kbtool explain build.log` looks for all of them",
+        f"[It is wrong or slow]({at.PATTERNS}): the patterns, with the evidence for and against",
+        f"[It looks like a bug]({at.BUGS}): symptom, cause and fix of every one",
+    ]
+    fast = [
+        *(
+            f"{index.link(at.kernel_page(name), at.HOME)} beside its peers"
+            for name in index.kernels
+        ),
+        f"[Compare two runs]({at.COMPARE})",
+        f"[Build, validate and time it]({at.RECIPES}) with a recipe",
+        "[Attach a kernel of your own](guide/attach.md)",
+    ]
+    cost = [
+        f"[What was spent]({at.COSTS}), by month, session and pattern",
+        f"[What was done for it]({at.SESSIONS}), session by session",
+        f"[Which claims hold]({at.AUDIT})",
+    ]
+    return cards(
+        f"**{title}**\n\n" + "\n".join(f"    {line}" for line in bullets(lines).split("\n"))
+        for title, lines in (
+            ("What went wrong?", wrong),
+            ("How fast is it?", fast),
+            ("What did it cost?", cost),
+        )
     )
 
 
@@ -265,19 +313,10 @@ def _bugs(index: Index) -> str:
     )
 
 
-def _start(index: Index) -> str:
-    lines = [
-        f"[What was learned]({at.PATTERNS}): the patterns, with the evidence for and against each",
-        f"[What was done]({at.SESSIONS}): the sessions, in the order of the work",
-        f"[What to run]({at.RECIPES}): the recipes, step by step",
-        f"[How fast the kernels are]({at.KERNELS}), and how two runs [compare]({at.COMPARE})",
-    ]
-    if index.sessions:
-        # The list is grouped by line of work, so its last session need not be the newest.
-        began = {s.started.at: s for s in index.sessions.values() if s.started and s.started.zoned}
-        last = began[max(began)] if began else list(index.sessions.values())[-1]
-        where = index.link(at.session_page(last.id), at.HOME)
-        lines.insert(0, f"Where the work stands: {where}")
-    if index.glossary:
-        lines.append(f"[What the words mean]({at.GLOSSARY}): the glossary")
-    return bullets(lines)
+def _stands(index: Index) -> str:
+    """The session that began last: the list is grouped by line of work, so it may not end there."""
+    if not index.sessions:
+        return ""
+    began = {s.started.at: s for s in index.sessions.values() if s.started and s.started.zoned}
+    last = began[max(began)] if began else list(index.sessions.values())[-1]
+    return f"Where the work stands: {index.link(at.session_page(last.id), at.HOME)}"

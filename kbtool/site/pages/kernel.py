@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kbtool.ledger.headline import Verdict, verdict
 from kbtool.ledger.measured import Group, Machine, groups, target_of
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import (
@@ -38,7 +37,7 @@ from kbtool.site.index import Index
 from kbtool.site.pages import source
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.history import history
-from kbtool.site.pages.measured import beside_peers, results
+from kbtool.site.pages.measured import beside_peers, results, verdict_line
 from kbtool.site.pages.times import OLDER
 from kbtool.site.pages.variants import ladder
 from kbtool.site.parts import backlinks, crumb, newer_noisy, page_title, section
@@ -99,7 +98,7 @@ def listing(index: Index) -> str:
 def page(index: Index, kernel: Kernel) -> str:
     """The first page of a kernel: how it stands beside its peers, and how to use it."""
     here = at.kernel_page(kernel.id)
-    found = verdict(_times(index, kernel))
+    found = index.verdicts.get(kernel.id)
     text = readme(index.base, kernel.id)
     results = at.link("Results", at.topic_page(kernel.id, "results"), here)
     return join(
@@ -125,11 +124,6 @@ def page(index: Index, kernel: Kernel) -> str:
             ),
         ]
     )  # fmt: skip
-
-
-def verdict_line(kernel: Kernel, found: Verdict) -> str:
-    """The verdict as a paragraph."""
-    return f'<p class="kb-verdict">{inline(found.sentence(kernel.title))}</p>'
 
 
 class Topic(NamedTuple):

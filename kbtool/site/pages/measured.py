@@ -79,6 +79,12 @@ def _charted(shown: Sequence[Headline]) -> tuple[list[Headline], int]:
     return [one for one in shown if one.newest in drawn], others
 
 
+def verdict_line(kernel: Kernel, verdict: Verdict, more: str = "") -> str:
+    """A verdict in words, set off from the text around it; ``more`` stands after it."""
+    told = inline(verdict.sentence(kernel.title)) + more
+    return f'<div class="kb-verdict" markdown="block">\n\n{told}\n\n</div>'
+
+
 def beside_peers(kernel: Kernel, verdict: Verdict) -> list[str]:
     """The figures of a verdict: a table of the peers, their ratios drawn, and times over size."""
     charted, _ = _charted(verdict.headlines)
@@ -96,7 +102,7 @@ def beside_peers(kernel: Kernel, verdict: Verdict) -> list[str]:
             "Time of the peer ÷ ours, geometric mean over the cases: above 1 ours is faster. Below"
             " it the least and the largest, and in how many cases ours lost, if in any."
         ),
-        _drawn(verdict),
+        drawn(verdict),
         muted(
             "Below: time of a call in a chain of its own calls, over the bytes that it has to move."
             " The dashed line is the time that the bytes take at the read rate measured on the"
@@ -106,7 +112,7 @@ def beside_peers(kernel: Kernel, verdict: Verdict) -> list[str]:
     ]
 
 
-def _drawn(verdict: Verdict) -> str:
+def drawn(verdict: Verdict) -> str:
     """The means of a verdict, a row for each case set."""
     cases = []
     for one in verdict.headlines:
@@ -118,7 +124,7 @@ def _drawn(verdict: Verdict) -> str:
         }
         cases.append(Row(one.newest.set_title, marks, None))
     arms = _arms([one.newest for one in verdict.headlines], verdict.peers)
-    title = f"Time of each peer ÷ ours on {verdict.machine.name}; the table above has the figures"
+    title = f"Time of each peer ÷ ours on {verdict.machine.name}, by case set"
     return rows(title, _RELATIVE, arms, cases, 1.0)
 
 
