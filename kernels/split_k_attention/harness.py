@@ -9,6 +9,7 @@ the manifest's ``case_fields``; a field without a default may be absent.
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ make_inputs = _inputs.make_inputs
 
 SUBJECT = "split_k"
 # Of PEERS, a literal: the same call, of keys and values that do not lie in pages, and of ones that
-# have the type of the queries.
+# have the type of the queries; and a plain call for each run of entries with as many queries.
 CONTIGUOUS = "contiguous"
 UNQUANTISED = "unquantised"
+APART = "apart"
 BASELINE_ARM = "sdpa"
 PEERS = (
     "sdpa",
@@ -46,6 +48,7 @@ PEERS = (
     "flex",
     "contiguous",
     "unquantised",
+    "apart",
 )
 
 _GUARD = 1024  # floats past the workspace that must stay as they are
@@ -331,6 +334,8 @@ def arms(
             )
         elif peer == CONTIGUOUS and inputs.get("block_table") is None:
             timed[peer] = "is for pages"
+        elif peer == APART:
+            timed[peer] = _apart(inputs)
         elif is_fp8:
             timed[peer] = "is not called with keys and values of 8 bits"
         elif peer == CONTIGUOUS:
@@ -341,6 +346,53 @@ def arms(
         else:
             timed[peer] = _PEERS.PEERS[peer](inputs)
     return timed
+
+
+def _apart(inputs: Mapping[str, Any]) -> Callable[[], Tensor] | str:
+    """What a server calls without packed queries, into one output. What it needs on the host and
+    the workspaces are there before."""
+    if inputs.get("cu_seqlens_q") is None:
+        return "is for packed queries"
+    if inputs.get("tree_mask") is not None:
+        return "is not called with tree_mask"
+    q, k, v = _operands(inputs)
+    options = _options(inputs) | {"cu_seqlens_q": None, "max_seqlen_q": None}
+    out, lse = torch.zeros_like(q), q.new_zeros(q.shape[:2], dtype=torch.float32)
+    calls, b, row = [], 0, 0
+    for queries, run in groupby(inputs["cu_seqlens_q"].diff().tolist()):
+        count = len(list(run))
+        entries, rows = slice(b, b + count), slice(row, row + count * queries)
+        b, row = entries.stop, rows.stop
+        if queries == 0:
+            continue
+        own = {
+            name: options[name] if options[name] is None else options[name][entries]
+            for name in ("kv_lengths", "block_table")
+        }
+        keys = (k, v) if own["block_table"] is not None else (k[entries], v[entries])
+        of, *made = (t[rows].unflatten(0, (count, queries)).transpose(1, 2) for t in (q, out, lse))
+        names = ("num_splits", "block_table", "window")
+        _, numel = torch.ops.kbtool.split_k_attention_plan(
+            of, keys[0], **{name: (options | own)[name] for name in names}
+        )
+        calls.append(
+            functools.partial(
+                torch.ops.kbtool.split_k_attention_out,
+                of,
+                *keys,
+                **(options | own),
+                out=made[0],
+                lse=made[1],
+                workspace=q.new_empty(numel, dtype=torch.float32),
+            )
+        )
+
+    def call() -> Tensor:
+        for one in calls:
+            one()
+        return out
+
+    return call
 
 
 def _clear_past_lengths(inputs: Mapping[str, Any]) -> None:

@@ -287,6 +287,29 @@ def test_arms_say_why_they_take_no_packed_queries(harness: Any) -> None:
         harness.settings({**inputs, "kv_lengths": None}, "two_pass")
 
 
+@pytest.mark.parametrize("fields", [{}, {"page_size": 16}, {"kv_lengths": None, "window": 7}])
+@pytest.mark.parametrize("queries", [[1, 1, 5, 0, 70, 70], [0, 3, 3, 3, 1, 0]])
+def test_calls_apart_give_the_same(
+    harness: Any, queries: list[int], fields: dict[str, Any]
+) -> None:
+    case = {"B": 6, "H": 4, "Hkv": 2, "Sq": 80, "Skv": 200, "D": 64, "dtype": "float32",
+            "causal": True, "q_lengths": queries, "kv_lengths": [200, 3, 77, 40, 128, 90],
+            "sinks": "random", "num_splits": 3, **fields}  # fmt: skip
+    inputs = harness.make_inputs(case, device=CPU, seed=0)
+    arms = harness.arms(inputs, [], ["apart"])
+    assert same_bits(arms["apart"](), arms[harness.SUBJECT]()[0])
+
+
+def test_calls_apart_are_for_packed_queries(harness: Any) -> None:
+    case = {"B": 2, "Sq": 4, "Skv": 9, "D": 8, "causal": True}
+    for fields, reason in (
+        ({}, "is for packed queries"),
+        ({"q_lengths": [1, 4], "tree_mask": 1}, "is not called with tree_mask"),
+    ):
+        inputs = harness.make_inputs(case | fields, device=CPU, seed=0)
+        assert harness.arms(inputs, [], ["apart"])["apart"] == reason
+
+
 def test_neighbours_of_packed_queries_can_be_made(harness: Any) -> None:
     case = {**MANIFEST.cases("quick")[0], "B": 3, "Sq": 4, "q_lengths": [1, 0, 4], "q_padding": 1}
     found = list(harness.neighbours(case))

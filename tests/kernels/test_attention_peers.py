@@ -196,7 +196,8 @@ def test_flashinfer_fa2_is_an_arm_only_if_flashinfer_would_pick_newer_kernels(
 
 def test_the_harness_names_every_peer_that_there_is(harness):
     """It does so once more, in a literal that a plan reads."""
-    assert list(harness.PEERS) == [*harness._PEERS.PEERS, harness.CONTIGUOUS, harness.UNQUANTISED]
+    ours = [harness.CONTIGUOUS, harness.UNQUANTISED, harness.APART]
+    assert list(harness.PEERS) == [*harness._PEERS.PEERS, *ours]
     assert peers_named_in(FOLDER / "harness.py") == list(harness.PEERS)
 
 

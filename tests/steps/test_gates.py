@@ -65,7 +65,7 @@ def attention(tmp_path: Path) -> Context:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"peers": "sdpa,nope"}, "no peer 'nope'; it has sdpa, .*, unquantised$"),
+        ({"peers": "sdpa,nope"}, "no peer 'nope'; it has sdpa, .*, apart$"),
         (
             {"variants": "two_pass,nope"},
             "the kernel has no variant 'nope'; it has default, ",
