@@ -131,7 +131,7 @@ def run(
     machine = probe_machine()
     _, is_here = _engine(base, use, "dry-run" if dry_run else None, recipe)
     if is_here and not again:
-        cells = _reused(base, recipe, cells, machine)
+        cells = _reused(base, pattern.id, name, cells, machine)
     due = [cell for cell in cells if cell.status == "waiting"]
     expected = estimate(base, recipe, due, machine)
     if dry_run:
@@ -444,13 +444,15 @@ def _exit_status(record: Sweep) -> int:
     return 75 if "noisy" in statuses else 0
 
 
-def _reused(base: KnowledgeBase, recipe: Any, cells: Sequence[Cell], machine: Any) -> list[Cell]:
+def _reused(
+    base: KnowledgeBase, pattern: str, recipe: str, cells: Sequence[Cell], machine: Any
+) -> list[Cell]:
     from kbtool.sweeps.reuse import Earlier
 
-    earlier = Earlier(base, recipe.name, machine)
+    earlier = Earlier(base, pattern, recipe, machine)
     found = []
     for cell in cells:
-        run = earlier.of(recipe, cell.parameters, cell.commit)
+        run = earlier.of(cell.parameters, cell.commit)
         kept = {"status": "passed", "run": run.id, "reused": True} if run else {}
         found.append(cell.model_copy(update=kept))
     return found

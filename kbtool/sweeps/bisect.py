@@ -24,7 +24,7 @@ from kbtool.runner.destination import session_to_append_to
 from kbtool.runner.pairs import measure_pairs
 from kbtool.store.history import first_parents, tree_at
 from kbtool.store.tree import KnowledgeBase
-from kbtool.sweeps.reuse import Earlier, recipe_at
+from kbtool.sweeps.reuse import Earlier, recipe_in
 
 IN_TURN = timedelta(minutes=10)
 """Two runs with more time between them were not made in turn."""
@@ -87,19 +87,6 @@ def _content(base: KnowledgeBase, commit: str, kernel: str, pattern: str, recipe
     at = recipe_in(base, commit, pattern, recipe)
     steps = at.model_dump(include={"parameters", "steps"}) if at else None
     return {name: of for name, of in files.items() if not name.endswith(".md")}, steps
-
-
-def recipe_in(base: KnowledgeBase, commit: str, pattern: str, name: str) -> Recipe | None:
-    """A recipe as it was at a commit, whatever its pattern's file was called there."""
-    there = tree_at(str(base.root), commit, ["patterns"])
-    own = [
-        path for path in there if path.startswith((f"patterns/{pattern}.", f"patterns/{pattern}-"))
-    ]
-    for path in own:
-        found = recipe_at(base.root, commit, path, name)
-        if found is not None:
-            return found
-    return None
 
 
 Verdict = Literal["slower", "faster", "same", "too_noisy", "skipped"]
@@ -364,7 +351,6 @@ class Machine:
         self._root, self._good, self._pattern, self._recipe = root, good, pattern, recipe
         self._values, self._machine, self._since, self._metric = values, machine, since, metric
         self._title, self._tell = title, tell
-        self._recipes: dict[str, Recipe | None] = {}
         self._read()
 
     def _read(self) -> None:
@@ -372,19 +358,13 @@ class Machine:
         base = KnowledgeBase(self._root)
         self._every = newest_first(entry.record for entry in base.runs)
         self._spreads = Spreads(self._every)
-        self._passed = Earlier(base, self._recipe, self._machine)
-        self._failed = Earlier(base, self._recipe, self._machine, _BROKEN)
+        self._passed = Earlier(base, self._pattern, self._recipe, self._machine)
+        self._failed = Earlier(base, self._pattern, self._recipe, self._machine, _BROKEN)
         self._base = base
 
     def _of(self, earlier: Earlier, commit: str) -> list[Run]:
         """The runs that stand for a commit."""
-        if commit not in self._recipes:
-            self._recipes[commit] = recipe_in(self._base, commit, self._pattern, self._recipe)
-        recipe = self._recipes[commit]
-        try:
-            found = list(earlier.every(recipe, self._values, commit)) if recipe else []
-        except ValueError:  # it has no such parameter
-            return []
+        found = earlier.every(self._values, commit)
         return [run for run in found if self._since is None or run.started >= self._since]
 
     def beside(self, commit: str) -> tuple[list[Timed], list[Timed]]:

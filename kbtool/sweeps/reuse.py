@@ -11,6 +11,7 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, Run, RunStatus
 from kbtool.store.document import DocumentError, parse
+from kbtool.store.history import tree_at
 from kbtool.store.load import validate
 from kbtool.store.repository import files_at, repository_state
 from kbtool.store.tree import KnowledgeBase
@@ -28,11 +29,12 @@ class Earlier:
     def __init__(
         self,
         base: KnowledgeBase,
+        pattern: str,
         recipe: str,
         machine: MachineInfo,
         outcomes: tuple[RunStatus, ...] = ("passed",),
     ) -> None:
-        self._base = base
+        self._base, self._pattern, self._name = base, pattern, recipe
         self._runs = [
             entry.record
             for entry in reversed(base.runs)
@@ -46,44 +48,46 @@ class Earlier:
         self._recipes: dict[tuple[str, str], Recipe | None] = {}
         self._digests: dict[tuple[str | None, str], str | None] = {}
 
-    def of(self, recipe: Recipe, values: Mapping[str, str], commit: str | None) -> Run | None:
+    def of(self, values: Mapping[str, str], commit: str | None) -> Run | None:
         """The newest run that did what the cell would do; see ``every``."""
-        return next(self.every(recipe, values, commit), None)
+        return next(self.every(values, commit), None)
 
-    def every(self, recipe: Recipe, values: Mapping[str, str], commit: str | None) -> Iterator[Run]:
+    def every(self, values: Mapping[str, str], commit: str | None) -> Iterator[Run]:
         """The runs that did what the cell would do, the newest first.
 
         The same steps with the same parameters, over the same content of every file that took part:
         of the commit, or of the work tree. A run of a work tree that differed from its commit
-        stands for nothing, for what the recipe was then is not known.
+        stands for nothing, for what the recipe was then is not known. Nothing stands for a commit
+        whose recipe does not take the parameters.
 
         Args:
-            recipe: the recipe, as it is in the tree that the cell runs.
             values: the cell's parameters.
             commit: the cell's commit; ``None`` for the work tree.
         """
         commit = commit or self._clean
-        bound, parameters = recipe.bind(values)
+        recipe = self._recipe_at(commit, self._pattern)
+        try:
+            bound, parameters = recipe.bind(values) if recipe else (None, None)
+        except ValueError:
+            return
         for run in self._runs:
             if run.parameters != parameters or run.repository.dirty is not False:
                 continue
             if run.repository.changed_during_run or run.repository.commit is None:
                 continue
-            then = self._recipe_at(run.repository.commit, run)
-            if then is None or then.bind(values)[0].steps != bound.steps:
+            then = self._recipe_at(run.repository.commit, str(run.pattern))
+            if then is None or bound is None or then.bind(values)[0].steps != bound.steps:
                 continue
             if self._same_files(run, commit):
                 yield run
 
-    def _recipe_at(self, commit: str, run: Run) -> Recipe | None:
-        key = (commit, str(run.pattern))
-        if key not in self._recipes:
-            self._recipes[key] = self._read_recipe(commit, run)
-        return self._recipes[key]
-
-    def _read_recipe(self, commit: str, run: Run) -> Recipe | None:
-        entry = self._base.patterns.get(str(run.pattern))
-        return recipe_at(self._base.root, commit, entry.path, str(run.recipe)) if entry else None
+    def _recipe_at(self, commit: str | None, pattern: str) -> Recipe | None:
+        """The recipe as it was at a commit, or is in the work tree."""
+        if commit is None:
+            return self._base.recipes()[self._name][1]
+        if (commit, pattern) not in self._recipes:
+            self._recipes[commit, pattern] = recipe_in(self._base, commit, pattern, self._name)
+        return self._recipes[commit, pattern]
 
     def _same_files(self, run: Run, commit: str | None) -> bool:
         if run.identity is None or run.last(BuildResult) is None:
@@ -112,15 +116,21 @@ class Earlier:
             self._digests[commit, name] = None if raw is None else hashlib.sha256(raw).hexdigest()
 
 
-def recipe_at(root: Path, commit: str, path: str, name: str) -> Recipe | None:
-    """A recipe as it was at a commit; ``None`` if the pattern's file had none of that name."""
-    raw = _files_at(root, commit, [path]).get(path)
-    try:
-        record = validate(parse(raw, path), Pattern) if raw else []
-    except DocumentError:
-        return None
-    recipes = record.recipes if isinstance(record, Pattern) else []
-    return next((one for one in recipes if one.name == name), None)
+def recipe_in(base: KnowledgeBase, commit: str, pattern: str, name: str) -> Recipe | None:
+    """A recipe as it was at a commit, whatever its pattern's file was called there."""
+    there = tree_at(str(base.root), commit, ["patterns"])
+    own = [
+        path for path in there if path.startswith((f"patterns/{pattern}.", f"patterns/{pattern}-"))
+    ]
+    for path, raw in _files_at(base.root, commit, own).items():
+        try:
+            record = validate(parse(raw, path), Pattern) if raw else []
+        except DocumentError:
+            continue
+        recipes = record.recipes if isinstance(record, Pattern) else []
+        if found := next((one for one in recipes if one.name == name), None):
+            return found
+    return None
 
 
 def _files_at(root: Path, commit: str, names: Iterable[str]) -> Mapping[str, bytes | None]:

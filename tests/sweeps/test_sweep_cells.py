@@ -85,6 +85,23 @@ def test_a_run_of_something_else_stands_for_no_cell(swept, change):
     assert not said["cells"][0]["reused"]
 
 
+def test_a_run_of_a_commit_stands_for_it_after_the_recipe_has_changed(swept):
+    """A cell runs the recipe of its commit, not that of the work tree."""
+    before = swept.swept("cheap", "--over", "n=1", "--over", f"commit={swept.first}")
+    path = swept.root / "patterns" / "P01.yaml"
+    first = path.read_text()
+    path.write_text(first.replace("timeout: 60 s", "timeout: 61 s"))
+    second = swept.commit("more time")
+    over = ("--over", "n=1", "--over", f"commit={swept.first},{second}", "--dry-run")
+    cells = swept.swept("cheap", *over)["cells"]
+    assert [one["run"] for one in cells] == [before["cells"][0]["run"], None]
+    # Also where the work tree is no commit, and knows a parameter that the commit does not.
+    more = '      m: {type: int, default: "1", help: more}\n      n:'
+    path.write_text(first.replace("      n:", more))
+    assert swept.swept("cheap", *over)["cells"][0]["reused"]
+    assert not swept.swept("cheap", *over, "--set", "m=2")["cells"][0]["reused"]
+
+
 def test_commits_run_what_they_hold(swept):
     (swept.root / "work.py").write_text("import sys\nsys.exit('broken here')\n")
     second = swept.commit("breaks it")
