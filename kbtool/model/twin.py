@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import RootModel, SerializeAsAny, WithJsonSchema
 
 from kbtool.model.base import Model, Output, PatternId, RunId, SessionId
+from kbtool.model.kernel import CaseValue
 
 Kind = Literal["session", "pattern", "kernel", "bug", "recipe", "run", "sweep"]
 
@@ -93,12 +94,60 @@ class PatternDerived(Output):
     claims: list[Graded]
 
 
+class MeasuredCase(Output):
+    """A case as it was timed."""
+
+    name: str
+    case: dict[str, CaseValue]
+    """Its fields: the shape, the element type."""
+    us: float
+    """The time of a call of ours in a chain of its own calls, µs."""
+    between_us: float | None
+    """The same between plain kernels, their time included; null where it was not measured."""
+    best_peer: str | None
+    """The fastest peer whose output was right; null where none was timed."""
+    ratio: float | None
+    """The best peer's time ÷ ours, by `measure`: above 1 ours is faster."""
+
+
+class MeasuredSet(Output):
+    """The cases of one case set, element type and machine, of one commit (ADR 0038)."""
+
+    kernel: str
+    page: str
+    """The page with these figures."""
+    target: str
+    machine: str
+    case_set: str
+    dtype: str | None
+    commit: str | None
+    runs: list[RunId]
+    """The runs that the figures are from, newest first."""
+    commands: list[str]
+    """What repeats the newest of these runs; empty if no recipe made it."""
+    measure: Literal["between", "chain"] | None
+    """What the ratios are of: times between plain kernels, or in a chain; null where no peer was
+    timed."""
+    mean: float | None
+    """The best peer's time ÷ ours, geometric mean over the cases."""
+    least: float | None
+    lost: int | None
+    """In how many cases the best peer is faster."""
+    against: str
+    """The peers, and which are missing."""
+    cases: list[MeasuredCase]
+
+
 class KernelDerived(Output):
-    """What refers to a kernel."""
+    """What refers to a kernel, and how fast it is."""
 
     recipes: list[str]
     runs: list[RunId]
     """Newest first."""
+    verdict: str | None
+    """How it stands beside its peers, in a sentence; null where no quiet run says."""
+    results: list[MeasuredSet]
+    """Every case set that a quiet run timed, by machine and element type."""
 
 
 class BugDerived(Output):
@@ -177,5 +226,15 @@ class TwinIndex(Output):
     records: list[Listed]
 
 
-class TwinFile(RootModel[Twin | TwinIndex]):
+class Answers(Output):
+    """`answers.json` at the root of the site: the results of every kernel. To find the fastest for
+    a shape, look for its fields in `case`."""
+
+    type: Literal["answers"] = "answers"
+    version: Literal[1] = 1
+    """Of the form that this schema describes."""
+    results: list[MeasuredSet]
+
+
+class TwinFile(RootModel[Twin | TwinIndex | Answers]):
     """A file of JSON on the site."""

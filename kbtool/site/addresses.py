@@ -34,6 +34,7 @@ SCHEMA = "guide/schema.md"
 COMPARABLE = "compare-runs.js"
 FEED = "feed.xml"
 LLMS = "llms.txt"
+ANSWERS = "answers.json"
 LLMS_FULL = "llms-full.txt"
 
 _PLAIN_PATH = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)

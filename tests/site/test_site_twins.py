@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,12 @@ import jsonschema
 import pytest
 import site_trees as trees
 from site_html import Site
+from test_site_kernel import LARGE, NEW, make
 
 from kbtool.model.json_schema import json_schema
 from kbtool.site import addresses as at
 from kbtool.site.feeds import feed as feed_module
+from kbtool.site.feeds.answers import answers
 from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import MOST_BYTES, llms, llms_full
 from kbtool.site.feeds.twins import files
@@ -82,6 +86,36 @@ def test_a_twin_has_the_record_and_what_follows_from_it(tmp_path: Path) -> None:
         "session": first, "status": "fixed", "open": False, "fixed_in": [first, second, last],
         "met_again": [f"{second}#bugs.nan", f"{last}#bugs.nan"],
     }  # fmt: skip
+
+
+def test_answers_have_each_measured_case_and_its_best_peer(tmp_path: Path) -> None:
+    loud = copy.deepcopy(LARGE) | {"id": "20251121T101016Z-copy"}
+    loud["steps"][2]["result"] |= {"others_busy": 0.5}
+    loud["steps"][2]["result"]["cases"][0]["case_set"] = "loud"
+    make(tmp_path / "kb", NEW, LARGE, loud)
+    index = Index(KnowledgeBase(tmp_path / "kb"))
+    every = json.loads(answers(index))
+    validator = jsonschema.Draft202012Validator(json_schema("twin"))
+    assert [error.message for error in validator.iter_errors(every)] == []
+    told = {one["case_set"]: one for one in every["results"]}
+    assert told.keys() == {"small", "large"}  # a noisy run answers nothing
+    assert told["small"]["cases"] == [
+        {"name": "s float32", "case": {}, "us": 5, "between_us": None, "best_peer": "base",
+         "ratio": pytest.approx(2)},
+        {"name": "s float16", "case": {}, "us": 5, "between_us": None, "best_peer": "base",
+         "ratio": pytest.approx(8)},
+    ]  # fmt: skip
+    small = told["small"]
+    assert (small["measure"], small["mean"], small["least"], small["lost"]) == (
+        "chain", pytest.approx(4), pytest.approx(2), 0,
+    )  # fmt: skip
+    assert told["large"]["lost"] == 1 and told["large"]["against"] == "base, the only peer timed"
+    assert told["large"]["commands"][-1] == "kbtool run-recipe copy --set seed=13"
+    twin = json.loads(files(index)["kernels/copy.json"])["derived"]
+    assert twin["results"] == every["results"]
+    assert "4.00 times the speed of the best peer in Small (2.00 to 8.00)" in twin["verdict"]
+    links = re.findall(r"\]\(([^)]*)\)", llms(index, Place("x", None)))
+    assert links[0] == at.ANSWERS
 
 
 def test_a_page_leads_to_its_twin(plain_site: Site, hostile_site: Site) -> None:

@@ -29,6 +29,7 @@ from kbtool.model.twin import (
 )
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
+from kbtool.site.feeds.answers import measured
 from kbtool.site.index import BugCase, Index
 from kbtool.site.sums import rollups
 
@@ -84,9 +85,15 @@ def _twins(index: Index) -> Iterator[Twin]:
         )  # fmt: skip
     for kernel in index.kernels.values():
         recipes = [name for name, (_, r) in index.recipes.items() if r.kernel == kernel.id]
+        verdict = index.verdicts.get(kernel.id)
         yield _twin(
             index, "kernel", kernel.id, kernel.title, at.kernel_page(kernel.id), kernel,
-            KernelDerived(recipes=recipes, runs=_runs(index, kernel=kernel.id)),
+            KernelDerived(
+                recipes=recipes,
+                runs=_runs(index, kernel=kernel.id),
+                verdict=verdict.sentence(kernel.title) if verdict else None,
+                results=list(measured(index, kernel)),
+            ),
         )  # fmt: skip
     for case in index.bugs.values():
         yield _twin(

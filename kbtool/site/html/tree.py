@@ -14,6 +14,7 @@ import yaml
 
 from kbtool.site import addresses as at
 from kbtool.site.feeds import twins
+from kbtool.site.feeds.answers import answers
 from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import llms, llms_full
 from kbtool.site.index import Index
@@ -61,6 +62,7 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     made = pages(index, today, written)
     place = _place(base.root)
     files = {path: text.encode() for path, text in {**written, **made}.items()}
+    files[at.ANSWERS] = answers(index)
     files[at.LLMS] = llms(index, place).encode()
     files[at.LLMS_FULL] = llms_full(index, place).encode()
     files[at.FEED] = feed(index, place)
