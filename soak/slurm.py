@@ -55,7 +55,8 @@ MinJobAge=300
 SlurmdTimeout=20
 InactiveLimit=0
 PropagateResourceLimits=NONE
-NodeName=node NodeHostname={host} NodeAddr=localhost CPUs={cores} State=UNKNOWN
+GresTypes=gpu
+NodeName=node NodeHostname={host} NodeAddr=localhost CPUs={cores} Gres=gpu:2 State=UNKNOWN
 PartitionName=main Nodes=node Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -114,6 +115,11 @@ def cluster(folder: Path, cores: int = 2) -> Iterator[Cluster]:
             cores=cores, controller=controller, daemon=daemon,
         )
     )  # fmt: skip
+    # Cards that are none, for Slurm to count: it looks only whether their files exist.
+    cards = [folder / f"card{number}" for number in range(2)]
+    for card in cards:
+        card.touch()
+    (folder / "gres.conf").write_text("".join(f"Name=gpu File={card}\n" for card in cards))
     made = Cluster(folder, {**os.environ, "SLURM_CONF": str(config)}, {})
     try:
         for name in ("slurmctld", "slurmd"):

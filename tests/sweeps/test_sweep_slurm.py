@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,4 +84,21 @@ def test_the_time_limit_is_told_apart(swept, slurm):
     (cell,) = swept.last.cells
     assert swept.runs[cell.run]["status"] == "interrupted"
     assert cell.status == "timeout", cell.message
+    swept.sound()
+
+
+def test_cells_that_ask_for_all_cards_take_turns(swept, slurm):
+    """The node has two cards that are none: Slurm counts them, and starts nothing on them twice."""
+    (swept.root / "work.py").write_text(
+        "import os, time\ntime.sleep(3)\nprint('cards', os.environ['SLURM_GPUS_ON_NODE'])\n"
+    )
+    swept.commit("tells its cards")
+    cards = ("--on", "slurm", "--engine-option")
+    cells = swept.swept("cheap", "--over", "n=1,2", *cards, "gpus_per_node=2")["cells"]
+    assert all("cards 2" in json.dumps(swept.runs[cell["run"]]) for cell in cells)
+    first, second = sorted((cell["attempts"][0] for cell in cells), key=lambda one: one["started"])
+    assert second["started"] >= first["ended"]
+    refused = swept("cheap", "--over", "n=3", *cards, "gpus_per_node=3")
+    assert refused.code == 3, refused.err
+    assert "Slurm takes no job" in refused.err and "not available" in refused.err
     swept.sound()
