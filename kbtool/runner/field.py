@@ -23,11 +23,12 @@ _CARDS = r"""
   | (?i:(?<!linux\ )(?<!jupyter\ )(?<!popcorn\ )\bkernels?\b
         (?!:|\ \d+\.\d
          |\ (?:of|panic|update|upgrade|headers?|log|oops|space|threads?|appears|died)\b))
-  | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
+  | __(?:host|device|global|shared|constant|launch_bounds)__|\.cuh?\b
+  | transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+)
   | (?i:\b(?:geforce|quadro|jetson|dgx|hgx|g?[bh][1-3]00s?|[ah]800s?|h20|a[456]000|[pv]100s?|k80)\b)
   | (?i:\b[gr]tx[ -]?\d{3,4}|\btesla\ [kmpvt]\d+)
-  | (?i:syncthreads|syncwarp)
+  | (?i:syncthreads|syncwarp)|显[存卡]
   | \bSMs?\b|\bHBM\d?|\d\ ?%\ (?:of\ )?SOL\b|\b(?:sm|smsp|dram|lts|l1tex)__\w+
   | (?i:\btensor[- ]cores?\b|\b(?:long|short)[ _]scoreboard|\bmio[ _]throttle|\bregister\ pressure
         |\b(?:achieved|theoretical)\ occupancy|\bbus\ ?(?:bw|bandwidth)\b|\bpower\ cap\b)
