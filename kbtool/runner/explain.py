@@ -151,9 +151,14 @@ def seen(
     result.architectures |= profile.capabilities
     result.lines = max(result.lines, *(number for number, _ in measured), 0)
     about = "\n".join(opening)
-    names_card = bool(result.architectures) or (
-        is_about_cards(about) and not ELSEWHERE.search(about)
-    )
+    elsewhere = ELSEWHERE.search(about) is not None
+
+    def is_asked(line: str) -> bool:
+        """Whether a line in people's words is about a card for CUDA."""
+        return bool(result.architectures) or (
+            not elsewhere and (is_about_cards(about) or is_about_cards(line))
+        )
+
     matches = []
     for place, (number, line) in finder.found.items():
         symptom = known[place].symptom
@@ -166,7 +171,7 @@ def seen(
         and _fits_tool(match, tools)
         and not _is_said_better(match, matches, tools)
         and not ELSEWHERE.search(match.line)
-        and (match.tool not in in_words or names_card or is_about_cards(match.line))
+        and (match.tool not in in_words or is_asked(match.line))
     ]
     result.matches = _each_pattern_once(sorted(fitting, key=_rank))
     return result

@@ -324,6 +324,53 @@ def test_lines_of_nvprof_are_of_the_profiler(line):
     assert printed_by(KnowledgeBase(ROOT).catalogue.values(), line) == {"profile"}
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("my CUDA kernel gives different results each run", "behaviour/run-to-run"),
+        ("after the CUDA graph replay the output is still the old value",
+         "behaviour/graph-python-side"),
+        ("all my ranks run on the same GPU", "behaviour/same-card"),
+        ("matmul in fp32 is less precise on an RTX 4090", "behaviour/tf32-by-example"),
+        ("my CUDA kernel is correct only for sizes that are multiples of 32",
+         "behaviour/only-some-sizes"),
+        ("the CUDA kernel is missing a __syncthreads() in the loop", "behaviour/barrier-in-words"),
+        ("pip install of the CUDA extension gets killed", "behaviour/killed-in-words"),
+        ("the GPU stops working and needs a reboot", "behaviour/card-stops"),
+        ("GPU 0 uses more memory than the others", "behaviour/uneven-cards"),
+        ("the model does not fit on my GPU", "behaviour/larger-than-card"),
+        ("the first inference on the GPU takes 30 seconds", "performance/first-call"),
+        ("cudaMemcpyAsync blocks the host", "performance/copy-blocks"),
+        ("the kernel is 3x slower in the model than in the benchmark",
+         "performance/timed-otherwise"),
+        ("higher occupancy, but the kernel is slower", "performance/launch-bounds"),
+        ("vLLM is idle and a CPU core is at 100%", "performance/idle-busy"),
+        ("nvidia-smi shows CUDA 12.4 but nvcc another version", "install/smi-version"),
+        ("Triton autotune: wrong results at the first run", "triton/autotune-in-place"),
+        ("which line of my CUDA kernel is it?", "compute-sanitizer/line-numbers"),
+        ("GPU utilization is 100% but power is low", "performance/small-power"),
+        ("multi-node training hangs, GPU utilization is 100%", "nccl/hangs"),
+    ],
+)  # fmt: skip
+def test_a_question_in_people_s_words_finds_its_class(text, name):
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    found = [match.name for match in seen([], catalogue, [text.encode()]).matches]
+    assert name in found[:3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the GPU kernel on my Radeon RX 7900 XTX gives different results each run",
+        "the training on the GPU is very slow\non an Apple M2",
+        "the Linux kernel hangs",
+    ],
+)
+def test_words_about_another_platform_find_nothing(text):
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    assert seen([], catalogue, [text.encode()]).matches == []
+
+
 def test_no_advice_is_the_opposite_of_the_remedy():
     catalogue = KnowledgeBase(ROOT).catalogue.values()
 
