@@ -28,6 +28,7 @@ _CARDS = r"""
   | (?i:\bnvhpc\b|nvc\+\+)
   | (?i:\b(?:geforce|quadro|jetson|dgx|hgx|g?[bh][1-3]00s?|[ah]800s?|h20|a[456]000|[pv]100s?|k80)\b)
   | (?i:\b[gr]tx[ -]?\d{3,4}|\btesla\ [kmpvt]\d+)
+  | (?i:\bon\ (?:hopper|blackwell|ampere)\b)
   | (?i:syncthreads|syncwarp)|显[存卡]
   | \bSMs?\b|\bHBM\d?|\d\ ?%\ (?:of\ )?SOL\b|\b(?:sm|smsp|dram|lts|l1tex)__\w+
   | (?i:\btensor[- ]cores?\b|\b(?:long|short)[ _]scoreboard|\bmio[ _]throttle|\bregister\ pressure
@@ -55,7 +56,7 @@ ELSEWHERE = re.compile(
     r"|\b(?:DirectML|WebGPU)\b"
     r"|\bhip(?:Error|cc|[A-Z])|\bgfx\d{3}|\broc(?:BLAS|blas)|\bMIOpen|\bHSA_STATUS|\bUR_RESULT"
     r"|\bMI[1-3]\d{2}X?\b|\bRX ?\d{4}|\b[67]\d00 ?XTX?\b|\bRadeon\b|\bAdreno\b|\bMali-\w|\bi915\b"
-    r"|\bArc A\d{3}|\bApple (?:M\d|MPS|Silicon|GPU)|\bM[1-5] (?:Max|Pro|Ultra|Mac)\b"
+    r"|\bArc A\d{3}|\bApple (?:M\d|MPS|Silicon|GPU)|\bM[1-5] (?:Max|Pro|Ultra|Mac)\b|\bmy M[1-5]\b"
     r"|\bIOGPU|\bMPS[A-Z]\w+"
     r"|\bMetal (?:Performance|Compiler|GPU|panic|backend)|\bon MPS\b|使用MPS"
     r"|\bserver process \(PID \d+\)|\bworker process \d+ exited\b"

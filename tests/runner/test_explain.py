@@ -350,6 +350,9 @@ def test_lines_of_nvprof_are_of_the_profiler(line):
         ("which line of my CUDA kernel is it?", "compute-sanitizer/line-numbers"),
         ("GPU utilization is 100% but power is low", "performance/small-power"),
         ("multi-node training hangs, GPU utilization is 100%", "nccl/hangs"),
+        ("training on one GPU is fine, with 2 GPUs it gets stuck", "nccl/several-stuck"),
+        ("why is the program slower on the GPU than on the CPU?", "performance/slower-than-cpu"),
+        ("why is the result on Hopper nondeterministic?", "behaviour/not-deterministic"),
     ],
 )  # fmt: skip
 def test_a_question_in_people_s_words_finds_its_class(text, name):
@@ -364,6 +367,7 @@ def test_a_question_in_people_s_words_finds_its_class(text, name):
         "the GPU kernel on my Radeon RX 7900 XTX gives different results each run",
         "the training on the GPU is very slow\non an Apple M2",
         "the Linux kernel hangs",
+        "Metal: no speedup on the GPU of my M2",
     ],
 )
 def test_words_about_another_platform_find_nothing(text):
