@@ -188,14 +188,24 @@ class Finder:
 def of_shapes(expression: str) -> str:
     """What finds the shape of each line that an expression finds: the same with any digit in place
     of each digit; what finds everything, where that cannot be said."""
-    if any(_DIGIT.search(held.replace("0-9", "")) for held in _classes(expression)):
-        return ""  # a class of some digits
-    loose = _PARTS.sub(lambda found: "\\d" if found[0].isdigit() else found[0], expression)
+    loose = _PARTS.sub(_of_any_digit, expression)
     try:
         _compiled(loose)
     except ValueError:
         return ""
     return "" if _has_nested_class(expression) else loose
+
+
+def _of_any_digit(found: re.Match[str]) -> str:
+    """A part of an expression that finds a digit, so that it finds any."""
+    part = found[0]
+    if part[0] != "[":
+        return "\\d" if part.isdigit() else part
+    if not _DIGIT.search(_ESCAPE.sub("", part).replace("0-9", "")):
+        return part
+    if part.startswith(("[^", "[]")):
+        return "[\\s\\S]"
+    return f"[0-9\\{part[1:]}" if part[1] == "-" else f"[0-9{part[1:]}"
 
 
 def _classes(expression: str) -> list[str]:
@@ -262,6 +272,9 @@ def _texts_of(parts: Iterable[tuple[Any, Any]]) -> list[str]:
         name = str(kind)
         if name == "LITERAL":
             text += chr(value).lower()
+            continue
+        if name == "SUBPATTERN" and all(str(one) == "LITERAL" for one, _ in value[-1]):
+            text += "".join(chr(letter) for _, letter in value[-1]).lower()
             continue
         if text:
             candidates.append([text])

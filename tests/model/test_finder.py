@@ -28,6 +28,7 @@ from kbtool.store.tree import KnowledgeBase
         ("[^[:alpha:]5]word", set()),
         ("(long text)?ab", set()),
         ("(long text)+ab", {"long text"}),
+        (r"\bX(?i:id) [67]\d", {"xid "}),
     ],
 )
 def test_what_an_expression_demands(expression, texts):
@@ -104,7 +105,7 @@ def test_an_expression_sees_a_line_once():
 EXPRESSIONS = [
     "used 255 registers", "used (25[0-5]|24[89]) bytes", "error 7\\b", "[^5]x", "x[^]5]y",
     "x[^\\]5]y", "[^0-9]z", "[^[:alpha:]5]w", "\\x35q", "0-9k", "a{2,3}4", "(?i)SM_9[0]a?",
-    "\\d{3}", "v\\D5",
+    "\\d{3}", "v\\D5", "[67]x", "y[-5]z", "[1-4]w|z", "v[.5-9]q", "k[+-9]", "[\\w5-]{2}-",
 ]  # fmt: skip
 PARTS = [
     "used", " ", "registers", "bytes", "error", "x", "]", "y", "z", "w", "q", "k", "-", "aa", "sm_",
@@ -150,11 +151,11 @@ def test_a_log_whose_lines_differ_in_their_numbers_is_compared_once(monkeypatch)
     monkeypatch.setattr(
         module, "found_in", lambda match, line: tried.append(line) or found_in(match, line)
     )
-    finder = Finder(["used 255 bytes", "nothing here.* 9 times"])
+    finder = Finder(["used 255 bytes", "nothing here.* 9 times", "nothing here.* [89] times"])
     finder.feed(
         shaped((n, f"line {n:04}: nothing here, used {n:04} registers") for n in range(5000))
     )
-    assert len(tried) == 1
+    assert len(tried) == 2
 
 
 def test_many_lines_that_differ_in_their_words_are_searched_for_all_texts_at_once():
