@@ -29,9 +29,6 @@ PURE: tuple[tuple[str, str], ...] = (
     ("kbtool.store.history", "_git"),
     ("kbtool.gpu.probe", "_output"),
     ("kbtool.site.html.tree", "_place"),
-    ("kbtool.site.html.divide", "_parts"),
-    ("kbtool.site.html.divide", "_anchors"),
-    ("kbtool.site.html.divide", "weight"),
     ("kbtool.site.text.quoted", "readable"),
     ("kbtool.site.addresses", "relative"),
 )
