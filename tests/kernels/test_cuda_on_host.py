@@ -8,58 +8,23 @@ from __future__ import annotations
 
 import ctypes
 import math
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from attention_rule import CPU, FOLDER, MANIFEST, same_bits, violation
+from attention_rule import CPU, MANIFEST, same_bits, violation
+from on_host import HOST_CUDA, kernel_on_host
 from torch import Tensor
 
-from kbtool.gpu.toolchain import cuda_home, find_nvcc
-from kbtool.model.errors import MachineError
-
-HOST_CUDA = Path(__file__).parent / "host_cuda"
 VARIANTS = {"fa1": 0, "two_pass": 1}
 Run = Callable[..., dict[str, Tensor]]
-
-
-def for_the_host(source: str) -> str:
-    """CUDA source as ``host_cuda.h`` has it run: launches are calls, shared memory is static."""
-    for device, host in (
-        ("return launch_kernel(", "return host_cuda::launch("),
-        ("extern __shared__", "extern"),
-        ("__shared__", "static"),
-        ("defined(__CUDACC__)", "1"),
-        ("cudaFuncSetAttribute", "host_cuda::set_attribute"),
-        ("cudaGetDevice(", "host_cuda::get_device("),
-        ("cudaDeviceGetAttribute(", "host_cuda::get_attribute("),
-    ):
-        source = source.replace(device, host)
-    return source
 
 
 @pytest.fixture(scope="session")
 def on_host(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs a variant on a harness's inputs."""
-    try:
-        home = cuda_home(find_nvcc()[0])
-    except MachineError as error:
-        pytest.skip(f"CUDA's headers are needed: {error}")
-    folder = tmp_path_factory.mktemp("host") / "kernel"
-    shutil.copytree(FOLDER, folder)
-    for path in [*folder.rglob("*.h"), *folder.rglob("*.cuh")]:
-        path.write_text(for_the_host(path.read_text(encoding="utf-8")), encoding="utf-8")
-    subprocess.run(
-        ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-D__forceinline__=inline",
-         f"-I{folder}", f"-I{HOST_CUDA}", f"-isystem{home / 'include'}",
-         str(HOST_CUDA / "run.cpp"), "-o", str(folder / "host.so")],
-        check=True, timeout=300,
-    )  # fmt: skip
-    library = ctypes.CDLL(str(folder / "host.so"))
+    library = kernel_on_host(tmp_path_factory.mktemp("host"), HOST_CUDA / "run.cpp", "-O2")
 
     def run(inputs: dict[str, Any], variant: str, order: int = 1) -> dict[str, Tensor]:
         q, k, v = inputs["q"], inputs["k"], inputs["v"]

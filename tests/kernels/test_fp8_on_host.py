@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from attention_rule import FOLDER
-
-from kbtool.gpu.toolchain import cuda_home, find_nvcc
-from kbtool.model.errors import MachineError
+from on_host import library_on_host
 
 pytestmark = pytest.mark.slow
 
@@ -98,22 +95,13 @@ def function(file: str, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    try:
-        home = cuda_home(find_nvcc()[0])
-    except MachineError as error:
-        pytest.skip(f"CUDA's headers are needed: {error}")
     folder: Path = tmp_path_factory.mktemp("fp8")
     header = (FOLDER / "cuda" / "common" / "fp8.cuh").read_text(encoding="utf-8")
     (folder / "fp8.h").write_text(header.replace('#include "mma.cuh"', ""), encoding="utf-8")
     parts = [("fused/fused.cuh", "normaliser"), ("common/lane_state.cuh", "column_of")]
     (folder / "parts.h").write_text("".join(function(*part) for part in parts), encoding="utf-8")
     (folder / "fp8.cpp").write_text(SOURCE)
-    subprocess.run(
-        ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", f"-isystem{home / 'include'}",
-         str(folder / "fp8.cpp"), "-o", str(folder / "fp8.so")],
-        check=True, timeout=120,
-    )  # fmt: skip
-    library = ctypes.CDLL(str(folder / "fp8.so"))
+    library = library_on_host(folder / "fp8.cpp", "-O1")
     library.normaliser_of.restype = ctypes.c_float
     library.finite.restype = library.apart.restype = ctypes.c_uint32
     return library

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import shutil
-import subprocess
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from attention_rule import FOLDER
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_cuda_on_host import HOST_CUDA, for_the_host
-
-from kbtool.gpu.toolchain import cuda_home, find_nvcc
-from kbtool.model.errors import MachineError
+from on_host import kernel_on_host
 
 pytestmark = pytest.mark.slow
 
@@ -94,22 +88,9 @@ Tiles = Callable[..., list[Tile]]
 
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Tiles:
-    try:
-        home = cuda_home(find_nvcc()[0])
-    except MachineError as error:
-        pytest.skip(f"CUDA's headers are needed: {error}")
-    folder = tmp_path_factory.mktemp("packed") / "kernel"
-    shutil.copytree(FOLDER, folder)
-    for path in [*folder.rglob("*.h"), *folder.rglob("*.cuh")]:
-        path.write_text(for_the_host(path.read_text(encoding="utf-8")), encoding="utf-8")
+    folder = tmp_path_factory.mktemp("packed")
     (folder / "packed.cpp").write_text(SOURCE)
-    subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-D__forceinline__=inline",
-         f"-I{folder}", f"-I{HOST_CUDA}", f"-isystem{home / 'include'}",
-         str(folder / "packed.cpp"), "-o", str(folder / "packed.so")],
-        check=True, timeout=300,
-    )  # fmt: skip
-    library = ctypes.CDLL(str(folder / "packed.so"))
+    library = kernel_on_host(folder, folder / "packed.cpp")
     library.num_tiles.restype = ctypes.c_int64
 
     def find(
