@@ -115,7 +115,7 @@ def cluster(folder: Path, cores: int = 2) -> Iterator[Cluster]:
             cores=cores, controller=controller, daemon=daemon,
         )
     )  # fmt: skip
-    # Cards that are none, for Slurm to count: it looks only whether their files exist.
+    # Simulated cards: Slurm looks only whether their files exist.
     cards = [folder / f"card{number}" for number in range(2)]
     for card in cards:
         card.touch()

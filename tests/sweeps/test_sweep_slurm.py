@@ -88,7 +88,7 @@ def test_the_time_limit_is_told_apart(swept, slurm):
 
 
 def test_cells_that_ask_for_all_cards_take_turns(swept, slurm):
-    """The node has two cards that are none: Slurm counts them, and starts nothing on them twice."""
+    """The node has two simulated cards, which Slurm gives to one job at a time."""
     (swept.root / "work.py").write_text(
         "import os, time\ntime.sleep(3)\nprint('cards', os.environ['SLURM_GPUS_ON_NODE'])\n"
     )
