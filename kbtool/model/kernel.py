@@ -32,7 +32,8 @@ class Variant(Model):
     architectures: list[str] = []
     """CUDA architectures whose builds have it; all of the target's where empty."""
     not_taken: dict[str, list[str]] = {}
-    """Case field → values that it does not take, `*` for any; beside those of the target."""
+    """Case field → values that it does not take, `*` for any but an absent one; beside those of the
+    target."""
 
 
 class Specialisation(Model):
@@ -83,8 +84,8 @@ class Target(Model):
     link_flags: list[str] = []
     """Flags of the linker, beyond the builder's own."""
     not_taken: dict[str, list[str]] = {}
-    """Case field → values that this target does not take, `*` for any; such cases are left out, and
-    counted."""
+    """Case field → values that this target does not take, `*` for any but an absent one; such cases
+    are left out, and counted."""
     variants: dict[Slug, Variant] = {}
     """The versions that can be asked for by name, simplest first."""
     specialisations: dict[Slug, Specialisation] = {}
@@ -108,7 +109,7 @@ class Target(Model):
         if variant is not None:
             refusals.append(self.variants[variant].not_taken)
         return all(str(case.get(field)) in values for field, values in self.only.items()) and all(
-            str(case.get(field)) not in values and not ("*" in values and field in case)
+            str(case.get(field)) not in values and ("*" not in values or case.get(field) is None)
             for refused in refusals
             for field, values in refused.items()
         )
@@ -386,6 +387,16 @@ class Kernel(Model):
                 problems.append(str(error))
         if problems:
             raise ValueError("; ".join(problems))
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_taken(self) -> Self:
+        cases = [case for name in self.case_sets for case in self.cases(name)]
+        for name, target in self.targets.items():
+            for variant in [None, *target.variants]:
+                if cases and not any(target.takes(case, variant) for case in cases):
+                    place = f"targets.{name}" + (f".variants.{variant}" if variant else "")
+                    raise ValueError(f"{place} takes no case; see not_taken and only")
         return self
 
     def cases(self, case_set: str) -> list[dict[str, CaseValue]]:

@@ -21,6 +21,7 @@ from kbtool.model.kinds.validate import ValidationResult, unvalidated
 from kbtool.model.mutant import Mutant
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, StepStatus
+from kbtool.model.words import many
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,11 @@ class Context:
         target = self.manifest.targets[self.plan.target]
         accepted = [(name, case) for name, case in cases if target.takes(case, variant)]
         return accepted, len(cases) - len(accepted)
+
+    def none_accepted(self, case_sets: str) -> Outcome:
+        """How a step ends if the built target takes no case of the sets."""
+        left_out = many(len(self.cases(case_sets)), "case")
+        return Outcome("failed", f"the built target takes none of {left_out} of {case_sets}")
 
     def variants(self, wanted: str) -> list[str | None]:
         """The variants of the built target in a comma-separated list; ``None`` is the kernel's own

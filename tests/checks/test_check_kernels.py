@@ -259,3 +259,22 @@ def test_the_case_of_a_step_is_held_to_the_manifest_too(base, step, case, said):
         lines = [line_of(path, "id: more")] if said else []
         assert [(one.rule, one.line) for one in found] == [("recipe", line) for line in lines]
         assert all(said in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("refused", "case", "said"),
+    [
+        ("{x: ['*']}", "{n: 2}, {n: 2, x: 1}", None),
+        ("{x: ['*']}", "{n: 2, x: 0}, {n: 2, x: 1}", "targets.cpu takes no case"),
+        ("{x: ['1']}", "{n: 2, x: 0}, {n: 2, x: 1}", None),
+        ("{n: ['2']}", "{n: 2, x: 0}, {n: 2, x: 1}", "targets.cpu takes no case"),
+    ],
+)
+def test_a_target_takes_a_case(base, refused, case, said):
+    """A star does not stand for an absent value: a target that refuses windows takes the rest."""
+    text = KERNEL.replace("help: how many}", "help: how many}\n  x: {type: int, help: X}")
+    text = text.replace("{n: 1}, {n: 2}", case)
+    base.kernel(text.replace("{sources:", f"{{not_taken: {refused}, sources:"))
+    found = [finding.message for finding in base.findings()]
+    assert (found == []) is (said is None), found
+    assert said is None or said in found[0]

@@ -193,6 +193,18 @@ def test_a_specialisation_without_a_case_is_not_timed(second_kernel_base, kbtool
     assert "the built target takes none of 1 case of large" in done.err
 
 
+def test_mutants_without_a_case_are_not_built(second_kernel_base, kbtool):
+    specialise(second_kernel_base)
+    put_back(second_kernel_base, "no-sum")
+    recipes = second_kernel_base / "patterns" / "P01.yaml"
+    text = recipes.read_text()
+    recipes.write_text(text.replace("case_sets: small, mutants:", "case_sets: large, mutants:"))
+    chosen = ("--set", "specialisation=ones")
+    done = kbtool("run-recipe", "mutants", *chosen, root=second_kernel_base)
+    assert done.code == 1
+    assert "the built target takes none of 1 case of large" in done.err
+
+
 def test_a_specialisation_has_to_be_there(second_kernel_base, kbtool):
     specialise(second_kernel_base)
     put_back(second_kernel_base, "no-sum")

@@ -61,12 +61,9 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         if refusal is not None:
             return refusal
         assert context.built is not None and context.plan is not None
-        cases, left_out = context.accepted_cases(step.case_sets)
+        cases = context.accepted_cases(step.case_sets)[0]
         if not cases:
-            return Outcome(
-                "failed",
-                f"the built target takes none of {many(left_out, 'case')} of {step.case_sets}",
-            )
+            return context.none_accepted(step.case_sets)
         timing = _Timing(
             {
                 **library_request(context.plan, context.built, context.manifest),

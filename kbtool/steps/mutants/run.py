@@ -53,8 +53,11 @@ class Mutants(StepKind[MutantsStep, MutantsResult]):
             return Outcome(
                 "failed", f"none of the chosen mutants is of the built target, {plan.target}"
             )
+        cases = context.accepted_cases(step.case_sets)[0]
+        if not cases:
+            return context.none_accepted(step.case_sets)
         try:
-            return Trial(step, context, chosen).run()
+            return Trial(step, context, chosen, cases).run()
         except BuildTimeoutError as error:
             return Outcome("timeout", str(error))
         except TimeUpError:

@@ -18,6 +18,7 @@ from kbtool.gpu.build import BuildError, BuildTimeoutError, build_all
 from kbtool.gpu.build_plan import BuildPlan
 from kbtool.gpu.mutants import over_bound, plan_mutant
 from kbtool.gpu.process import Completed
+from kbtool.model.kernel import CaseValue
 from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.mutants import MutantResult, MutantsResult, MutantsStep, replaceable_cases
 from kbtool.model.kinds.validate import CaseResult, ValidationResult
@@ -76,13 +77,16 @@ class Trial:
     """One run of the step: the library as it is, then each mutant, several at once."""
 
     def __init__(
-        self, step: MutantsStep, context: Context, chosen: list[tuple[str, Mutant]]
+        self,
+        step: MutantsStep,
+        context: Context,
+        chosen: list[tuple[str, Mutant]],
+        cases: list[tuple[str, dict[str, CaseValue]]],
     ) -> None:
         assert context.plan is not None and context.built is not None
-        self.step, self.context, self.chosen = step, context, chosen
+        self.step, self.context, self.chosen, self.cases = step, context, chosen, cases
         self.plan, self.built = context.plan, context.built
         self.seed = step.seed or context.seed
-        self.cases = context.accepted_cases(step.case_sets)[0]
         profiled = names_in(step.profile)
         self.profiled = {n for n, (name, _) in enumerate(self.cases) if name in profiled}
         cores = context.machine.cores
