@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -43,6 +43,12 @@ Examples:
 Money is an exact decimal. A figure that no record states is shown as '–', as null in JSON and empty
 in CSV; it is counted as unknown, never as zero. Minutes by kind of cost are those that the cost
 lines state, and are not summed. Amounts in different currencies are never added.
+
+\b
+Column priced: of how many of the sessions that began any money is known. Where no cost line pays
+for a card that runs held, its cost is estimated: the time of the runs on it, at the rate that the
+ledger has for the card on the session's day. Without a rate it is unknown. Exports and
+`kbtool status` hold stated costs only.
 
 \b
 Groupings: session, day, week (ISO), month, kind of cost, card, pattern (the session has evidence
@@ -135,6 +141,7 @@ def costs(
 ) -> None:
     """Sum the costs and the time of sessions."""
     from kbtool.ledger import rollup, rollup_json
+    from kbtool.ledger.estimated import costs_of
     from kbtool.model.errors import UsageError
 
     if as_json and as_csv:
@@ -142,12 +149,7 @@ def costs(
     if earlier is not None and by != ("session",):
         raise UsageError("--compare compares sessions: leave --by out")
     base = knowledge_base(ctx)
-    # What the money bought is only in the whole records.
-    ordered: list[Any] = (
-        [entry.record for entry in base.sessions.values()]
-        if per
-        else [*base.session_costs.values()]
-    )
+    ordered = [*costs_of(base).sessions.values()]
     sessions, undated = select_of(base, ordered, selection)
     links = None
     if {"pattern", "kernel"} & set(by):
@@ -235,6 +237,7 @@ def _print_costs(table: Rollup, extras: list[Extra]) -> None:
     header = [
         *map(heading, table.by),
         *(column if column == "minutes" else _headed(column, table) for column in columns),
+        "priced",
         *shown,
     ]
     rows = []
@@ -243,9 +246,17 @@ def _print_costs(table: Rollup, extras: list[Extra]) -> None:
         labels = row.labels or ("total", *[""] * (len(table.by) - 1))
         cells = [_cell(column, figures[column]) for column in columns]
         extra_cells = _extra_cells(row, extras)
+        cells.append(_priced(row, table))
         rows.append([*labels, *cells, *(extra_cells.get(column, "–") for column in shown)])
     text = {header.index(column) for column in shown if column in _TEXT_COLUMNS}
     print_table(header, rows, set(range(len(table.by), len(header))) - text, total=True)
+
+
+def _priced(row: Row, table: Rollup) -> str:
+    """Of how many sessions of the row the money is known; of a single one, how."""
+    if table.by != ("session",) or row is table.total:
+        return row.coverage
+    return "gpu estimated" if row.estimated else "stated" if row.priced else "no"
 
 
 def _cell(column: str, value: object) -> str:
@@ -346,7 +357,8 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
         dict.fromkeys(name for extra in extras for row in extra.values() for name in _flat(row))
     )
     named = [heading(by).replace(" ", "_") for by in groupings]
-    writer.writerow(["key", "label", *named, *COLUMNS, "currency", "sessions", *unknown, *more])
+    counts = ("sessions", "priced", "estimated")
+    writer.writerow(["key", "label", *named, *COLUMNS, "currency", *counts, *unknown, *more])
     for row in table.rows:
         figures = row_json(row)
         extra_values: dict[str, object] = {}
@@ -359,7 +371,7 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
                 *(map(as_text, row.keys) if groupings else ()),
                 *("" if figures[column] is None else figures[column] for column in COLUMNS),
                 table.currency or "",
-                len(row.sessions),
+                *(figures[count] for count in counts),
                 *(row.unknown.get(column, 0) for column in EXPECTED),
                 *("" if extra_values.get(name) is None else extra_values[name] for name in more),
             ]
@@ -387,6 +399,12 @@ def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) ->
         click.echo("kbtool: there are no sessions yet; `kbtool session new TITLE`", err=True)
     elif empty:
         click.echo("kbtool: no session is in that selection", err=True)
+    if table.total.estimated:
+        click.echo(
+            f"kbtool: gpu is estimated for {many(len(table.total.estimated), 'session')}: the time"
+            " that runs held a card, at its rate in sessions/ledger.yaml",
+            err=True,
+        )
     gaps = [
         f"{column} for {table.total.unknown[column]}"
         for column in COLUMNS

@@ -1,4 +1,4 @@
-"""What a sweep's cards cost: the time that they were held, at the ledger's rates."""
+"""What the cards of sweeps and runs cost: the time that they were held, at the ledger's rates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from kbtool.ledger.rates import sound_ledger
+from kbtool.model.cards import card_of
 from kbtool.model.ledger import Price
 from kbtool.model.money import half_up
 from kbtool.model.price import price_of
@@ -17,7 +18,7 @@ from kbtool.store.tree import KnowledgeBase
 
 
 class Held(NamedTuple):
-    """A card, how long a sweep held it, and what that cost."""
+    """A card, how long it was held, and what that cost."""
 
     card: str
     held_s: float
@@ -25,6 +26,11 @@ class Held(NamedTuple):
     """The part in which steps ran."""
     price: Price | None
     """The rate; ``None`` where the ledger has none for the card."""
+
+    @property
+    def minutes(self) -> Decimal:
+        """How long, to a tenth."""
+        return half_up(Decimal(repr(self.held_s)) / 60, 1)
 
     @property
     def money(self) -> Decimal | None:
@@ -64,12 +70,11 @@ def enter(base: KnowledgeBase, sweep: Sweep) -> list[str]:
         if plain_card(one.card) in is_open:
             left.append(f"{one.card}: {session.id} pays for it by the hour already")
             continue
-        minutes = half_up(Decimal(repr(one.held_s)) / 60, 1)
         line: dict[str, str | None] = {
             "kind": "gpu",
             "id": cost_id(sweep) + (f"-{number}" if number > 1 else ""),
             "basis": "estimated",
-            "duration": f"{minutes} min",
+            "duration": f"{one.minutes} min",
             "rate": one.price.rate.text,
             "rate_id": one.price.id,
             "card": one.card,
@@ -86,16 +91,33 @@ def cost_id(sweep: Sweep) -> str:
     return f"sweep-{sweep.id[-4:]}"
 
 
-def rate_of(base: KnowledgeBase, card: str | None) -> Price | None:
-    """The newest rate of the ledger for a card that holds today; ``None`` if it has none."""
-    today = f"{datetime.now(UTC):%Y-%m-%d}"
+def rate_of(base: KnowledgeBase, card: str | None, day: str | None = None) -> Price | None:
+    """The newest rate of the ledger for a card that holds on a day; ``None`` if it has none.
+
+    A rate that names the card as the driver does goes before one of the same model: H100 is also
+    the rate of an H100 80GB HBM3.
+
+    Args:
+        base: the knowledge base.
+        card: the card, as its driver names it.
+        day: YYYY-MM-DD. Default: today.
+    """
+    on = day or f"{datetime.now(UTC):%Y-%m-%d}"
     rates = [
         one
         for one in sound_ledger(base).rates
-        if card is not None and one.kind == "gpu" and plain_card(one.card) == plain_card(card)
-        and one.day <= today and (one.until is None or today <= one.until)
+        if card and one.card and one.kind == "gpu" and is_one_model(one.card, card)
+        and one.day <= on and (one.until is None or on <= one.until)
     ]  # fmt: skip
-    return max(rates, key=lambda one: one.day, default=None)
+    return max(
+        rates, key=lambda one: (plain_card(one.card) == plain_card(card), one.day), default=None
+    )
+
+
+def is_one_model(one: str, other: str) -> bool:
+    """Whether two names are those of one model of card."""
+    known = card_of(one)
+    return plain_card(one) == plain_card(other) or (known is not None and known == card_of(other))
 
 
 def money_of(price: Price, seconds: float) -> Decimal:

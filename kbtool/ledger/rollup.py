@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from kbtool.model.errors import UsageError
 from kbtool.model.run import Run
 from kbtool.model.session import Session
-from kbtool.model.session_costs import S, SessionCosts
+from kbtool.model.session_costs import Line, S, SessionCosts
 
 By = Literal[
     "session", "day", "week", "month", "kind", "card", "pattern", "kernel", "engineer", "outcome",
@@ -69,6 +69,12 @@ class Row:
     """Ids of the sessions in the row."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Column → in how many of these sessions it, or a part of it, is not known."""
+    planned: set[str] = field(default_factory=set)
+    """Ids of those that have taken nothing yet."""
+    priced: set[str] = field(default_factory=set)
+    """Ids of those of which an amount is known, in the currency of the sums."""
+    estimated: set[str] = field(default_factory=set)
+    """Ids of those whose GPU is priced by the time of their runs, which no record states."""
     foreign: set[str] = field(default_factory=set)
     """Kinds of cost of which an amount is in another currency; they are in ``unknown`` too."""
 
@@ -77,6 +83,11 @@ class Row:
         """The sum of the money that is known; ``None`` if none is."""
         known = [amount for kind in KINDS if (amount := getattr(self, kind)) is not None]
         return sum(known, Decimal(0)) if known else None
+
+    @property
+    def coverage(self) -> str:
+        """Of how many sessions that began the money is known, at least in part: ``14 of 35``."""
+        return f"{len(self.priced)} of {len(self.sessions - self.planned)}"
 
     def add(self, column: str, amount: Decimal | None) -> None:
         """Add a known figure to a column."""
@@ -225,8 +236,9 @@ class _Summing:
         self.total.sessions.add(session.id)
         if session.status == "planned" and not session.costs:
             # It has taken nothing yet: there is nothing that nobody knows.
-            for row in () if "kind" in self.by else self.rows_of(session):
+            for row in (self.total, *(() if "kind" in self.by else self.rows_of(session))):
                 row.sessions.add(session.id)
+                row.planned.add(session.id)
             return
         if "kind" not in self.by:
             rows = self.rows_of(session)
@@ -253,6 +265,10 @@ class _Summing:
                 row.add(line.kind, line.amount)
                 if line.amount is None:
                     miss(row, line.kind)
+                    continue
+                row.priced.add(session.id)
+                if isinstance(line, Line) and line.from_runs:
+                    row.estimated.add(session.id)
             if "kind" in self.by:
                 if len(rows) > 1:
                     self.shared.add(session.id)

@@ -59,5 +59,7 @@ def row_json(row: Row, by: tuple[By, ...] = ()) -> dict[str, object]:
         "other": amount_json(row.other),
         "total": amount_json(row.total),
         "sessions": len(row.sessions),
+        "priced": len(row.priced),
+        "estimated": len(row.estimated),
         "unknown": row.unknown,
     }

@@ -26,6 +26,8 @@ class Line(NamedTuple):
     card: str | None
     minutes: Decimal | None
     """See ``stated_minutes``."""
+    from_runs: bool = False
+    """Whether no record has it: it is the time of runs on a card, at the ledger's rate."""
 
     def stated_minutes(self) -> Decimal | None:
         """See ``CostLine.stated_minutes``."""
@@ -132,8 +134,7 @@ def session_costs_of(session: Session) -> SessionCosts:
 def to_json(one: SessionCosts) -> list[Any]:
     """As JSON data: decimals as text."""
     costs = [
-        (kind, currency, _text(amount), per_hour, card, _text(minutes))
-        for kind, currency, amount, per_hour, card, minutes in one.costs
+        line._replace(amount=_text(line.amount), minutes=_text(line.minutes)) for line in one.costs
     ]
     return [*one[:4], _text(one.minutes), one.stretches, costs, *one[7:]]
 
@@ -145,8 +146,8 @@ def from_json(values: list[Any]) -> SessionCosts:
         minutes=_decimal(one.minutes),
         stretches=[(began, ended) for began, ended in one.stretches],
         costs=[
-            Line(kind, currency, _decimal(amount), per_hour, card, _decimal(minutes))
-            for kind, currency, amount, per_hour, card, minutes in one.costs
+            Line(*line)._replace(amount=_decimal(line[2]), minutes=_decimal(line[5]))
+            for line in one.costs
         ],
     )
 

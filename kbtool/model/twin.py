@@ -45,7 +45,7 @@ class Mentioned(Output):
 
 
 class Sums(Output):
-    """What a session cost in one currency; money that nobody stated is null and not counted."""
+    """What a session cost in one currency; money that nobody knows is null and not counted."""
 
     currency: str | None
     """Null where nothing was paid for."""
@@ -58,6 +58,8 @@ class Sums(Output):
     """The sum of the money that is known."""
     unknown: list[str]
     """The columns that are not known, or a part of which is not."""
+    gpu_estimated: bool
+    """Whether the GPU is priced by the time of runs, which no cost line states."""
 
 
 class Graded(Output):

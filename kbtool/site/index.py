@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.operands import references
 from kbtool.ledger.claims.report import Item, Report
+from kbtool.ledger.estimated import Costs, costs_of
 from kbtool.ledger.faults import BugFix, Faults, Key, Meeting, bug_at
 from kbtool.ledger.headline import Verdict, verdict
 from kbtool.ledger.measured import groups
@@ -159,6 +160,11 @@ class Index:
             self._evidence.get((session.id, place)) or Edge(session, place, evidence)
             for place, evidence in enumerate(session.evidence)
         ]
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What sessions cost, with the GPU estimated where no record states it."""
+        return costs_of(self.base)
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:

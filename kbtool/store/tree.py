@@ -271,7 +271,7 @@ class KnowledgeBase:
         if path not in self._runs_read:
             loaded = load_run(path, self.shown(path))
             if isinstance(loaded, Finding):
-                self.findings.append(loaded)
+                self.report([loaded])
             self._runs_read[path] = loaded if isinstance(loaded, Entry) else None
         return self._runs_read[path]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -11,13 +13,15 @@ import pytest
 import site_trees as trees
 from hypothesis import given
 from hypothesis import strategies as st
+from knowledge import RUN, Knowledge, sealed
 from site_trees import attack
 
 from kbtool.markdown.chart import Bar, stacked
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
+from kbtool.site.feeds import twins
 from kbtool.site.index import Index
-from kbtool.site.pages import costs
+from kbtool.site.pages import costs, home, session
 from kbtool.site.sums import unstated
 from kbtool.store.tree import KnowledgeBase
 
@@ -175,12 +179,41 @@ def test_the_page_of_costs_has_charts_and_budgets(tmp_path):
     # Both sessions are of two patterns: the column adds up to what was spent once.
     by_pattern = made.split("## By pattern")[1].split("\n## ")[0]
     assert "| *minus what is in several rows* | 2 |" in by_pattern
-    amounts = [Decimal(a) for a in re.findall(r"\| \**(-?[\d.]+) USD\** \|$", by_pattern, re.M)]
+    in_last = r"\| \**(-?[\d.]+) USD\** \| [^|]*\|$"
+    amounts = [Decimal(amount) for amount in re.findall(in_last, by_pattern, re.M)]
     assert sum(amounts[:-1]) == amounts[-1] == Decimal("0.70")
     assert at.pattern_page("P01") in by_pattern
     by_engineer = made.split("## By engineer")[1].split("\n## ")[0]
     heads = re.findall(r"[\w ]+", by_engineer.split("\n| ---")[0].splitlines()[-1])
     assert [head.strip() for head in heads if head.strip()][:2] == ["By engineer", "Sessions"]
+
+
+def test_costs_of_cards_that_no_record_states_are_marked_and_their_coverage_is_told(tmp_path):
+    base = Knowledge(tmp_path / "base")
+    rate = {"id": "h100", "kind": "gpu", "rate": "1.25 USD/h", "day": "2024-10-12", "card": "H100"}
+    trees.put(base.root / "sessions" / "ledger.yaml", {"rates": [rate]})
+    for name, card in (("a", "NVIDIA H100 80GB HBM3"), ("b", "NVIDIA H200")):
+        base.session(f"2025-01-01-{name}")
+        machine = {**RUN["machine"], "card": card}
+        base.run(sealed({
+            **RUN, "id": f"20250101T090000Z-{name}", "machine": machine, "attempt": 1,
+            "session": f"2025-01-01-{name}", "ended": "2025-01-01T09:06:00Z",
+        }))  # fmt: skip
+    index = Index(KnowledgeBase(base.root))
+    made = costs.page(index)
+    assert "**0.13 USD, 1 of 2 sessions priced, GPU estimated for 1**" in made
+    by_month = made.split("## By month")[1].split("\n## ")[0]
+    assert by_month.count("1 of 2 |") == 1 and "**1 of 2**" in by_month
+    first_page = home.page(index, None)
+    assert "0.13 USD" in first_page and "1 of 2 sessions priced; GPU estimated for 1" in first_page
+    known, unknown = map(html.unescape, (session.page(index, s) for s in index.sessions.values()))
+    card = "NVIDIA H100 80GB HBM3"
+    assert f"| gpu | 0.13 USD | estimated | 6 min | 1.25 USD/h | {card} |" in known
+    assert "| gpu | unknown | estimated | 6 min | unknown | NVIDIA H200 |" in unknown
+    assert "0.13 USD, GPU estimated" in session.listing(index)
+    twins_ = [json.loads(twins.files(index)[f"sessions/2025-01-01-{name}.json"]) for name in "ab"]
+    totals = [one["derived"]["totals"][0] for one in twins_]
+    assert [(one["gpu"], one["gpu_estimated"]) for one in totals] == [("0.13", True), (None, False)]
 
 
 def test_many_sessions_are_drawn_by_month(tmp_path):

@@ -66,7 +66,7 @@ def test_a_twin_has_the_record_and_what_follows_from_it(tmp_path: Path) -> None:
     assert session["title"] == "words about label 0: words about title"
     assert session["derived"]["totals"] == [
         {"currency": "USD", "minutes": "60", "gpu": "0.35", "ai": None, "engineer": None,
-         "other": None, "total": "0.35", "unknown": ["ai", "engineer"]}
+         "other": None, "total": "0.35", "unknown": ["ai", "engineer"], "gpu_estimated": False}
     ]  # fmt: skip
     graded = {one["where"]: one["grade"] for one in session["derived"]["claims"]}
     assert graded == {item.where: item.grade for item in index.audit.items if item.record == first}

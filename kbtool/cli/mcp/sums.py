@@ -31,6 +31,10 @@ class CostRow(Output):
     total: str | None
     """What is known of the money."""
     sessions: int
+    priced: int
+    """Sessions of which an amount is known."""
+    estimated: int
+    """Sessions whose GPU is priced by the time of their runs, at the ledger's rate."""
     unknown: dict[str, int]
     """Column → in how many sessions of the row no record says it, or only a part."""
 
@@ -65,9 +69,10 @@ def costs(
     """Sum the money and the time of sessions, by session, day, week, month, kind, card, pattern,
     kernel, engineer or outcome. What no record states is unknown, never zero."""
     from kbtool.ledger import rollup, rollup_json
+    from kbtool.ledger.estimated import costs_of
 
     groupings: tuple[By, ...] = tuple(by or ("session",))
-    every = [entry.record for entry in base.sessions.values()]
+    every = [*costs_of(base).sessions.values()]
     try:
         chosen, undated = select_of(base, every, Selection(tuple(session or ()), since, until))
     except NotFoundError as error:

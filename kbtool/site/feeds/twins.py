@@ -11,6 +11,7 @@ from kbtool.model.base import Model
 from kbtool.model.prose import plain
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.model.session_costs import SessionCosts
 from kbtool.model.twin import (
     BugDerived,
     Graded,
@@ -63,7 +64,7 @@ def _twins(index: Index) -> Iterator[Twin]:
             index, "session", session.id, f"{session.label}: {session.title}",
             at.session_page(session.id), session,
             SessionDerived(
-                totals=_totals(session),
+                totals=_totals(index.costs.sessions[session.id]),
                 claims=claims.get(session.id, []),
                 bugs={bug.id: index.bugs[session.id, bug.id].status for bug in session.bugs},
                 followed_by=[follower.id for follower in index.followers.get(session.id, [])],
@@ -153,13 +154,16 @@ def _twin(
 _COLUMNS = ("minutes", *KINDS)
 
 
-def _totals(session: Session) -> list[Sums]:
+def _totals(session: SessionCosts) -> list[Sums]:
     totals = []
     for rollup in rollups([session], "session"):
         row = rollup.total
         figures = {column: getattr(row, column) for column in (*_COLUMNS, "total")}
         unknown = [column for column in _COLUMNS if row.unknown.get(column)]
-        totals.append(Sums(currency=rollup.currency, unknown=unknown, **figures))
+        estimated = bool(row.estimated)
+        totals.append(
+            Sums(currency=rollup.currency, unknown=unknown, gpu_estimated=estimated, **figures)
+        )
     return totals
 
 

@@ -13,12 +13,11 @@ from kbtool.markdown.chart import Bar, stacked
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import UNKNOWN, minutes, money
 from kbtool.markdown.markup import chip, join, nothing, nowrap, optional, slim_table
-from kbtool.model.session_costs import session_costs_of
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import cite, last, page_title, section
-from kbtool.site.sums import MONEY, cell, rollups
+from kbtool.site.sums import MONEY, cell, known, rollups
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -48,16 +47,18 @@ _MOST_BARS = 36
 
 def page(index: Index) -> str:
     """Costs over time, by kind, month, card and so on, and the budgets of sessions and months."""
-    sessions = list(index.sessions.values())
+    sessions = list(index.costs.sessions.values())
     links = links_of(sessions, (attempts[-1] for attempts in index.runs.values()))
     if not any(session.costs for session in sessions):
         return join([page_title("Costs"), nothing("No session's record has a cost line yet.")])
     return join(
         [
             page_title("Costs"),
-            "Sums of what the records state. Every session is assumed to have cost time, GPU, AI"
-            " and an engineer: if a record does not say how much, it is counted as unknown beside"
-            " the sum, never as zero. The command for these tables is `kbtool costs`.",
+            f"Known in all: **{known(sessions)}**. Every session is assumed to have cost time, GPU,"
+            " AI and an engineer: what no record says is counted as unknown beside the sum, never"
+            " as zero. Where no cost line pays for a card that runs held, its cost is estimated:"
+            " the time of the runs, at the rate of the card [in the ledger](#rates). The command"
+            " for these tables is `kbtool costs`.",
             section("Over time", "over-time", *_over_time(index)),
             section("Budgets", "boxes", _budgets(index)),
             *(
@@ -75,7 +76,7 @@ def page(index: Index) -> str:
 
 def _over_time(index: Index) -> list[str]:
     """One chart per currency: the cost of each session or month, and the running total."""
-    sessions = list(index.sessions.values())
+    sessions = list(index.costs.sessions.values())
     by: By = "session" if len(sessions) <= _MOST_BARS else "month"
     charts = []
     for table in rollups(sessions, by):
@@ -85,13 +86,14 @@ def _over_time(index: Index) -> list[str]:
             row.keys: running_total.total
             for row, running_total in zip(table.rows, running(table), strict=True)
         }
-        bars = [_bar(row, running_total=sums[row.keys]) for row in table.rows[-_MOST_BARS:]]
+        bars = [_bar(row, by, running_total=sums[row.keys]) for row in table.rows[-_MOST_BARS:]]
         title = f"Money by {by} in {table.currency}, stacked by kind, and the running total"
         charts.append(stacked(title, bars, table.currency or ""))
     if charts:
         about = (
             f"One bar per {by}, in the order of the work; `?` if nothing is known: there the line"
             " of the running total is dashed."
+            + (" Below each: of how many of its sessions money is known." if by == "month" else "")
         )
         charts.append(f"{about} The figures: [by {by}](#by-{by}).")
     return charts
@@ -105,10 +107,10 @@ def _charts(index: Index, by: By) -> list[str]:
         if budget.money is not None and by == "month"
     }
     charts = []
-    for table in rollups(list(index.sessions.values()), by):
+    for table in rollups(list(index.costs.sessions.values()), by):
         currency = table.currency or ""
         bars = [
-            _bar(row, limit=limits.get((row.key, currency))) for row in table.rows[-_MOST_BARS:]
+            _bar(row, by, limit=limits.get((row.key, currency))) for row in table.rows[-_MOST_BARS:]
         ]
         if table.total.total is not None and (len(bars) > 1 or bars[0].limit is not None):
             title = f"Money by {by} in {currency}, stacked by kind of cost"
@@ -116,16 +118,19 @@ def _charts(index: Index, by: By) -> list[str]:
     return charts
 
 
-def _bar(row: Row, limit: Decimal | None = None, running_total: Decimal | None = None) -> Bar:
+def _bar(
+    row: Row, by: By, limit: Decimal | None = None, running_total: Decimal | None = None
+) -> Bar:
     amounts = {kind: getattr(row, kind) for kind in MONEY}
     parts = {kind: amount for kind, amount in amounts.items() if amount}
     unknown = ", ".join(f"{kind} in {row.unknown[kind]}" for kind in MONEY if kind in row.unknown)
-    return Bar(row.label, parts, unknown, limit, running_total)
+    label = row.label if by == "session" else f"{row.label}: {row.coverage} priced"
+    return Bar(label, parts, unknown, limit, running_total)
 
 
 def _budgets(index: Index) -> str | None:
     """The budgets of sessions and months, and what was spent; empty for a running session."""
-    accounts = [account(session_costs_of(session), None) for session in index.sessions.values()]
+    accounts = [account(session, None) for session in index.costs.sessions.values()]
     rows = []
     for one in accounts:
         name = index.link(at.session_page(one.session.id), at.COSTS, inline(one.session.label))
@@ -184,11 +189,10 @@ def _table(index: Index, table: Rollup, title: str) -> str:
     currency = table.currency or ""
     columns = list(EXPECTED) + (["other"] if table.total.other is not None else [])
     if title == "Kind":
-        rows = [
-            [inline(row.label), money(row.total, currency), _missing(row)] for row in table.rows
-        ]
-        rows.append(["**all**", f"**{money(table.total.total, currency)}**", ""])
-        return slim_table(["Kind", "Money", "Sessions without it"], rows, {1, 2})
+        rows = [[inline(row.label), money(row.total, currency), row.coverage] for row in table.rows]
+        total = table.total
+        rows.append(["**all**", f"**{money(total.total, currency)}**", f"**{total.coverage}**"])
+        return slim_table(["Kind", "Money", "Sessions priced"], rows, {1, 2})
     shown, more = last(table.rows, _MOST_ROWS, f"kbtool costs --by {title.lower()}")
     rows = [
         [
@@ -196,6 +200,7 @@ def _table(index: Index, table: Rollup, title: str) -> str:
             str(len(row.sessions)) if title != "Session" else "",
             *(_lines(cell(row, column, currency)) for column in columns),
             money(row.total, currency),
+            _priced(row, title),
         ]
         for row in shown
     ]
@@ -203,17 +208,24 @@ def _table(index: Index, table: Rollup, title: str) -> str:
     if table.repeated:  # so that the last column adds up
         less = money(-table.repeated, currency)
         several = "*minus what is in several rows*"
-        rows.append([several, str(len(table.shared)), *[""] * len(columns), less])
+        rows.append([several, str(len(table.shared)), *[""] * len(columns), less, ""])
     rows.append(
         [
             "**all, counted once**" if table.repeated else "**all**",
             f"**{len(total.sessions)}**" if title != "Session" else "",
             *(_lines(f"**{cell(total, column, currency)}**") for column in columns),
             f"**{money(total.total, currency)}**",
+            f"**{total.coverage}**",
         ]
     )
     names = [{"minutes": "Time", "gpu": "GPU", "ai": "AI"}.get(c, c.capitalize()) for c in columns]
-    header = [heading(table.by[0]).capitalize(), "Sessions", *names, "Known in all"]
+    header = [
+        heading(table.by[0]).capitalize(),
+        "Sessions",
+        *names,
+        "Known in all",
+        "Sessions priced",
+    ]
     return join([slim_table(header, rows, range(1, len(header))), more])
 
 
@@ -222,8 +234,11 @@ def _lines(text: str) -> str:
     return text.replace(" + ", " <br>+ ")
 
 
-def _missing(row: Row) -> str:
-    return str(max((row.unknown.get(kind, 0) for kind in MONEY), default=0) or "none")
+def _priced(row: Row, title: str) -> str:
+    """Of how many sessions the money is known; of a single one, how."""
+    if title != "Session":
+        return row.coverage
+    return "GPU estimated" if row.estimated else "stated" if row.priced else "no"
 
 
 def _label(index: Index, row: Row, title: str) -> str:

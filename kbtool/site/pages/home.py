@@ -31,7 +31,7 @@ from kbtool.markdown.markup import (
     stacked_table,
 )
 from kbtool.model.kernel import Kernel
-from kbtool.model.session import Session
+from kbtool.model.session_costs import SessionCosts
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -39,7 +39,7 @@ from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import drawn, verdict_line
 from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
 from kbtool.site.parts import latest_results, newer_noisy, page_title, section
-from kbtool.site.sums import stated, time
+from kbtool.site.sums import Known, known, time
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -142,7 +142,8 @@ def _figures(index: Index, today: date | None) -> str:
     is_open = sum(case.is_open for case in bugs)
     evidence = sum(len(account.edges) for account in index.accounts.values())
     spent = time(sessions) if sessions else "none yet"
-    money = stated(sessions) if any(s.costs for s in sessions) else "none"
+    costs = list(index.costs.sessions.values())
+    money = known(costs) if any(one.costs for one in costs) else Known("none", ())
 
     def figure(value: object, target: str, about: str) -> str:
         return f"[**{value}**]({target}){{ .kb-figure }}<br>{about}"
@@ -150,7 +151,7 @@ def _figures(index: Index, today: date | None) -> str:
     return cards(
         [
             figure(len(sessions), at.SESSIONS, f"sessions, {spent}"),
-            figure(money, at.COSTS, _month(index, today)),
+            figure(money.money, at.COSTS, "; ".join([*money.coverage, _month(index, today)])),
             figure(is_open, at.BUGS, f"open bugs, of {len(bugs)} recorded"),
             figure(_wrong(index), at.AUDIT, "claims that do not hold"),
             figure(len(index.patterns), at.PATTERNS, f"patterns, {evidence} pieces of evidence"),
@@ -163,24 +164,26 @@ def _wrong(index: Index) -> int:
 
 
 def _month(index: Index, today: date | None) -> str:
-    if not any(session.costs for session in index.sessions.values()):
+    every = index.costs.sessions.values()
+    if not any(session.costs for session in every):
         return "no cost is recorded"
     if today is None:
         return "known in all"
-    months: dict[str, list[Session]] = {}
-    for session in index.sessions.values():
+    months: dict[str, list[SessionCosts]] = {}
+    for session in every:
         if session.day:
             months.setdefault(session.day[:7], []).append(session)
     this = f"{today:%Y-%m}"
     if this in months:
-        spent = stated(months[this])
+        spent, covered = known(months[this])
         if spent == UNKNOWN:
-            spent = f"not stated by its {many(len(months[this]), 'session')}"
-        return f"known in all; this month: [{spent}]({at.COSTS}#by-month)"
+            spent = f"not known of its {many(len(months[this]), 'session')}"
+        told = ", ".join([f"[{spent}]({at.COSTS}#by-month)", *covered])
+        return f"known in all; this month: {told}"
     if not months:
         return "known in all; nothing this month"
     last = max(months)
-    spent = f"[{stated(months[last])}]({at.COSTS}#by-month)"
+    spent = f"[{known(months[last]).money}]({at.COSTS}#by-month)"
     return f"known in all; nothing this month; last in {last}: {spent}"
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from kbtool.ledger.faults import bug_at
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import many, minutes
+from kbtool.markdown.figures import UNKNOWN, many, minutes, money
 from kbtool.markdown.markup import (
     anchor,
     bullets,
@@ -24,6 +24,7 @@ from kbtool.markdown.markup import (
     stacked_table,
     table,
 )
+from kbtool.model.price import currency_of
 from kbtool.model.session import Session
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
@@ -47,7 +48,7 @@ from kbtool.site.parts import (
     unknowns,
     why_unknown,
 )
-from kbtool.site.sums import stated, unstated
+from kbtool.site.sums import known, unstated
 from kbtool.site.text.prose import rendered
 from kbtool.site.text.quoted import files_beside, in_html, line, paragraphs
 from kbtool.store.prose import notes
@@ -84,11 +85,11 @@ def listing(index: Index) -> str:
                 inline(session.title),
                 chip(session.status),
                 minutes(session.minutes) if session.minutes is not None else "unknown",
-                stated([session]),
+                str(known([index.costs.sessions[session.id]])),
                 inline(clipped(session.outcome or "", _OUTCOME)) or "–",
             ]
         )
-    header = ["Session", "Date", "Title", "Status", "Time", "Money stated", "Outcome"]
+    header = ["Session", "Date", "Title", "Status", "Time", "Money known", "Outcome"]
     return join(
         [
             page_title("Sessions"),
@@ -116,7 +117,7 @@ def page(index: Index, session: Session) -> str:
             ),
             _environment(session),
             timeline.steps(index, session, here),
-            _costs(session),
+            _costs(index, session),
             _runs(index, session, here),
             sweep.listing(index, session.id, here),
             measurements.measurements(session),
@@ -152,7 +153,8 @@ def _lessons(index: Index, session: Session, here: str) -> Iterator[str]:
 
 def _summary(index: Index, session: Session, here: str) -> str:
     reason = why_unknown(session, "duration")
-    money = stated([session]) if session.costs else ""
+    costs = index.costs.sessions[session.id]
+    spent = str(known([costs])) if costs.costs else ""
     met = [index.bugs[session.id, bug.id] for bug in session.bugs]
     is_open = sum(case.is_open for case in met)
     runs = Counter[str](run.outcome for run in index.runs_of(session=session.id))
@@ -170,8 +172,8 @@ def _summary(index: Index, session: Session, here: str) -> str:
             ("Ended", optional(session.ended) or why_unknown(session, "ended")),
             ("Time", minutes(session.minutes) if session.minutes is not None else reason),
             ("Time budget", optional(session.budget_time)),
-            ("Money", f"[{money}](#costs)" if money else why_unknown(session, "costs")),
-            ("Cost not stated", unstated(session)),
+            ("Money", f"[{spent}](#costs)" if spent else why_unknown(session, "costs")),
+            ("Cost not known", unstated(costs)),
             ("Money budget", optional(session.budget_money)),
             ("Engineer", optional(session.engineer)),
             ("Kernels", ", ".join(index.link(at.kernel_page(k), here) for k in session.kernels)),
@@ -265,7 +267,7 @@ def _environment(session: Session) -> str:
     return section(f"{place}Environment", "environment", body)
 
 
-def _costs(session: Session) -> str:
+def _costs(index: Index, session: Session) -> str:
     rows = [
         [
             anchor(f"costs.{line.id or line.kind}") + inline(line.id or line.kind),
@@ -280,8 +282,20 @@ def _costs(session: Session) -> str:
         ]
         for line in session.costs
     ]  # fmt: skip
+    rows += [
+        [
+            "gpu", money(one.money, currency_of(one.price.rate)) if one.price else UNKNOWN,
+            "estimated", minutes(one.minutes), inline(one.price.rate) if one.price else UNKNOWN,
+            inline(one.card),
+            "Time of its runs on the card, at the rate "
+            + (f"{code(one.price.id)} of the ledger." if one.price else "that the ledger lacks.")
+            + " No cost line pays for it.",
+            "",
+        ]
+        for one in index.costs.held[session.id]
+    ]  # fmt: skip
     header = ["For", "Amount", "Basis", "Time", "Rate", "Card", "Remark", "Source"]
-    added = f"Sum of what is stated: **{stated([session])}**"
+    added = f"Sum of what is known: **{known([index.costs.sessions[session.id]])}**"
     body = slim_table(header, rows, {1, 3, 4}) if rows else nothing("The record has no cost lines.")
     return section("Costs", "costs", body, added if rows else None)
 
