@@ -23,7 +23,7 @@ extern "C" void plan(int wgmma, int lengths, int tma, int by_element, int fp8, i
   using namespace kbtool::cuda;
   Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, tma != 0, by_element != 0};
   sizes.fp8 = fp8 != 0;
-  sizes.packed = sizes.options = total_q >= 0;
+  sizes.packed = total_q >= 0;
   sizes.total_q = std::max<int64_t>(total_q, 0);
   Card card{c[0], c[1], c[2], c[3], {}};
   for (int blocks = 0; blocks <= MAX_CLUSTER; ++blocks) card.clusters[blocks] = c[4 + blocks];
@@ -66,7 +66,7 @@ extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int 
   using namespace kbtool::cuda;
   Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, true, false};
   sizes.fp8 = kv_type != 0;
-  sizes.packed = sizes.options = packed != 0;
+  sizes.packed = packed != 0;
   sizes.total_q = sizes.B * sizes.Sq;
   const Card card{c[0], c[1], c[2], c[3], {}};
   last_instance = "none";

@@ -20,7 +20,11 @@ CASES = {
     "two_pass": ("two_pass", 1),
     "fa1": ("fa1", 1),
 }
-PACKED = {"packed queries, by clusters": 4, "packed queries, by counters": 16}
+PACKED = {
+    "packed queries, by clusters": ("fused", 4),
+    "packed queries, by counters": ("fused", 16),
+    "packed queries, by a merge kernel": ("wgmma", 4),
+}
 
 
 def repeated(library: str, name: str) -> None:
@@ -28,21 +32,21 @@ def repeated(library: str, name: str) -> None:
     load(library)
     torch.manual_seed(0)
     k, v = torch.randn(2, 8, 8, 16384, 128, dtype=torch.bfloat16, device="cuda")
+    given: dict[str, Any]
     if name in PACKED:
+        variant, splits = PACKED[name]
         q = torch.randn(64, 32, 128, dtype=torch.bfloat16, device="cuda")
         many = torch.randint(0, 65, (64, 9), dtype=torch.int32, device="cuda").sort(1).values
         many[:, 0], many[::3, 4:] = 0, 64
+        given = {"max_seqlen_q": 64, "num_splits": splits}
     else:
         variant, Sq = CASES[name]
         q = torch.randn(8, 32, Sq, 128, dtype=torch.bfloat16, device="cuda")
         many = torch.randint(0, 16385, (64, 8), dtype=torch.int32, device="cuda")
         many[::3] = 16384
+        given = {}
     lengths = many[0].clone()
-    given = (
-        {"cu_seqlens_q": lengths, "max_seqlen_q": 64, "num_splits": PACKED[name]}
-        if name in PACKED
-        else {"kv_lengths": lengths, "variant": variant}
-    )
+    given |= {"cu_seqlens_q" if name in PACKED else "kv_lengths": lengths, "variant": variant}
 
     def call() -> torch.Tensor:
         out, _ = torch.ops.kbtool.split_k_attention(q, k, v, **given, overlap=True)

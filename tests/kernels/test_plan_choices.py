@@ -258,3 +258,23 @@ def test_the_planner_picks_the_splits_that_were_fastest_by_hand(
     plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], wgmma: bool, splits: int
 ) -> None:
     assert plan(sizes, card=card, wgmma=wgmma).num_splits == splits
+
+
+PACKED = SESSIONS / "2026-11-28-packed-queries-on-a-card/files/packed.jsonl"
+"""An H200, bf16, pages of 16 keys. A batch a line: kernel and splits → us in a chain."""
+
+
+def test_packed_queries_take_about_the_fastest_kernel_and_splits(plan: Make) -> None:
+    behind = {}
+    for line in PACKED.read_text(encoding="utf-8").splitlines():
+        case = json.loads(line)
+        sizes, total_q = tuple(case["sizes"]), sum(case["q_lengths"])
+        made = plan(sizes, card=H200, lengths=True, total_q=total_q)
+        wgmma = bool(made.wgmma_is_faster)
+        if wgmma:
+            made = plan(sizes, card=H200, wgmma=True, lengths=True, total_q=total_q)
+        taken = case["us"][f"{'wgmma' if wgmma else 'fused'} {made.num_splits}"]
+        behind[sizes] = taken / min(case["us"].values())
+    assert len(behind) == 10
+    assert statistics.geometric_mean(behind.values()) <= 1.02
+    assert max(behind.values()) <= 1.05, behind

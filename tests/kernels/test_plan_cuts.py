@@ -61,28 +61,38 @@ def test_plans_of_random_calls_cover_all_keys_in_whole_clusters(
     sizes=calls(),
     total_q=st.integers(0, 5000),
     splits=st.integers(0, 300),
+    wgmma=st.booleans(),
     lengths=st.booleans(),
     fp8=st.booleans(),
     card=CARDS,
 )
-@example(sizes=(64, 32, 8, 1, 4096, 128), total_q=64, splits=0, lengths=True, fp8=False, card=H100)
+@example(sizes=(64, 32, 8, 1, 4096, 128), total_q=64, splits=0, wgmma=False, lengths=True,
+         fp8=False, card=H100)  # fmt: skip
+@example(sizes=(9, 32, 8, 512, 8192, 128), total_q=520, splits=0, wgmma=True, lengths=True,
+         fp8=False, card=H200)  # fmt: skip
 def test_plans_of_packed_queries_have_a_tile_for_each_row(
-    plan: Make, sizes: tuple[int, ...], total_q: int, splits: int, lengths: bool, fp8: bool,
-    card: tuple[int, ...],
+    plan: Make, sizes: tuple[int, ...], total_q: int, splits: int, wgmma: bool, lengths: bool,
+    fp8: bool, card: tuple[int, ...],
 ) -> None:  # fmt: skip
-    B, H, Hkv, Sq, _, _ = sizes
-    made = plan(sizes, splits, card, lengths=lengths, fp8=fp8, total_q=total_q)
-    rows_of_tile, heads = 16 * made.row_units, H // Hkv
-    assert rows_of_tile == next(height for height in (16, 32, 64) if height >= min(heads * Sq, 64))
+    B, H, Hkv, Sq, Skv, D = sizes
+    wgmma = wgmma and not fp8 and card[0] == 90
+    made = plan(sizes, splits, card, wgmma, lengths=lengths, fp8=fp8, total_q=total_q)
+    heights, heads = ((64, 128) if D <= 128 else (64,)) if wgmma else (16, 32, 64), H // Hkv
+    rows_of_tile = (64 if wgmma else 16) * made.row_units
+    assert rows_of_tile == next(h for h in heights if h >= min(heads * Sq, heights[-1]))
     # An entry's rows may end inside a tile, and so may those of the rows after the last entry.
     assert made.tiles_per_head == heads * total_q // rows_of_tile + B + 1
     assert made.output_tiles == Hkv * made.tiles_per_head
-    assert made.ragged_blocks == made.merge_lanes == made.paired == made.wgmma_is_faster == 0
+    assert made.ragged_blocks == made.paired == made.small_ring == 0
+    assert not (made.wgmma_is_faster and (heads * Sq <= 16 or card[0] != 90))
     groups = made.num_splits // made.cluster_size
-    assert made.num_counters == (made.output_tiles * made.cluster_size if groups > 1 else 0)
+    assert (made.merge_lanes > 0) == (wgmma and groups > 1)
+    counters = 0 if wgmma or groups == 1 else made.output_tiles * made.cluster_size
+    assert made.num_counters == counters
+    assert splits > 0 or not wgmma or made.num_splits <= max(1, Skv // 256)
     assert (made.workspace_numel > 0) == (groups > 1 and H * total_q > 0)
     if splits > 0:
-        one = plan((1, *sizes[1:]), splits, card, lengths=lengths, fp8=fp8, total_q=7)
+        one = plan((1, *sizes[1:]), splits, card, wgmma, lengths=lengths, fp8=fp8, total_q=7)
         for name in DECIDES_BITS:
             if name != "tiles_per_head":
                 assert B == 0 or getattr(one, name) == getattr(made, name), name

@@ -91,7 +91,7 @@ Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, boo
   const bool window = hides || (options.window.has_value() && options.num_splits.has_value());
   sizes.packed = kbtool::is_packed(options);
   sizes.total_q = sizes.packed ? q.size(0) : 0;
-  sizes.options = window || options.softcap.has_value() || sizes.packed;
+  sizes.options = window || options.softcap.has_value();
   return sizes;
 }
 

@@ -17,8 +17,8 @@
 
 // F(X, kernel). _unaligned: some row of k or v cannot be copied 16 bytes at a time. _paged: k and v lie in pages.
 // _options: the call has a window or softcap, which fused_unaligned takes too. _packed: the call has packed queries, and
-// _e4m3, _e5m2: k and v have 8 bits; these all take a window and softcap. fused_unaligned and its _packed form take 8 bits
-// too.
+// _e4m3, _e5m2: k and v have 8 bits; those of fused all take a window and softcap. fused_unaligned and its _packed form
+// take 8 bits too.
 #define KBTOOL_KERNELS(F, X)                                    \
   F(X, fused) F(X, fused_unaligned) F(X, fused_paged)           \
   F(X, fused_options) F(X, fused_paged_options)                 \
@@ -27,7 +27,7 @@
   F(X, fused_e4m3) F(X, fused_paged_e4m3)                       \
   F(X, fused_e5m2) F(X, fused_paged_e5m2)                       \
   F(X, ragged) F(X, ragged_unaligned) F(X, ragged_paged)        \
-  F(X, wgmma)
+  F(X, wgmma) F(X, wgmma_packed)
 
 #define KBTOOL_INSTANCES(X) KBTOOL_KERNELS(KBTOOL_TYPES_AND_WIDTHS, X)
 

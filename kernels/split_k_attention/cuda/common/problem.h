@@ -31,7 +31,7 @@ struct Sizes {
   bool by_element;  // rows of k and v are copied element by element (layout.h)
   bool paged;       // k and v lie in pages
   bool fp8;         // k and v have 8 bits: only fused takes them
-  bool options;     // a window, softcap or packed queries: only fused takes them. Skv is then what a window leaves of it
+  bool options;     // a window or softcap: only fused takes them. Skv is then what a window leaves of it
   bool packed;      // queries of unlike lengths, which only the device knows: Sq is the most of an entry
   int64_t total_q;  // packed queries of all entries
 

@@ -13,7 +13,7 @@ namespace {
 FusedKernel kernel_of(const FusedPlan& plan, const SplitKParams& p) {
   const bool paged = p.block_table != nullptr && pages_are_regular(p);
   const bool aligned = p.block_table == nullptr && copy_width(p) == 16;
-  if (plan.wgmma) return FusedKernel::wgmma;
+  if (plan.wgmma) return p.cu_seqlens_q == nullptr ? FusedKernel::wgmma : FusedKernel::wgmma_packed;
   if (plan.ragged_blocks > 0) {
     return paged ? FusedKernel::ragged_paged : aligned ? FusedKernel::ragged : FusedKernel::ragged_unaligned;
   }

@@ -11,15 +11,16 @@ namespace kbtool::cuda {
 // of one head follow each other.
 constexpr int64_t FEW_WAVES = 4;
 
+constexpr int64_t MAX_PACKED_SPLITS = 4;  // of calls whose tiles fill the card without any
+
 // The output tiles of a call with the plan's tiles. Those of packed queries are tiles of one batch entry (params.h).
 inline void count_tiles(FusedPlan* plan, const Sizes& sizes) {
-  const int64_t tile_rows = plan->row_units * (plan->wgmma ? ROWS_PER_WARPGROUP : ROWS_PER_WARP);
   if (sizes.packed) {
     const int64_t heads = sizes.Hkv == 0 ? 0 : sizes.H / sizes.Hkv;
-    plan->tiles_per_head = num_packed_tiles(heads * sizes.total_q, sizes.B, tile_rows);
+    plan->tiles_per_head = num_packed_tiles(heads * sizes.total_q, sizes.B, tile_rows(*plan));
     plan->output_tiles = sizes.Hkv * plan->tiles_per_head;
   } else {
-    plan->tiles_per_head = ceil_div(sizes.rows_of_kv_head(), tile_rows);
+    plan->tiles_per_head = ceil_div(sizes.rows_of_kv_head(), tile_rows(*plan));
     plan->output_tiles = sizes.B * sizes.Hkv * plan->tiles_per_head;
   }
 }
@@ -30,13 +31,6 @@ inline FusedPlan plan_of(bool wgmma, int row_units, const Sizes& sizes) {
   plan.row_units = row_units;
   count_tiles(&plan, sizes);
   return plan;
-}
-
-// Output tiles that have rows, at most.
-inline int64_t tiles_with_rows(const FusedPlan& plan, const Sizes& sizes) {
-  if (!sizes.packed) return plan.output_tiles;
-  const int64_t of_entry = ceil_div(sizes.rows_of_kv_head(), plan.row_units * ROWS_PER_WARP);
-  return std::min(plan.output_tiles - sizes.Hkv, sizes.B * sizes.Hkv * of_entry);
 }
 
 // splits == 0: the planner chooses their number. The first plan has tiles of all rows of a KV head, up to 64, and the
@@ -83,13 +77,33 @@ inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card)
   return best;
 }
 
+// Splits of packed queries by wgmma. Tiles of unlike lengths rarely fill whole waves, and splits even them out; but
+// each adds its partial states, of all rows, to what is stored and loaded again.
+inline int64_t choose_packed_splits(FusedPlan plan, const Sizes& sizes, const Card& card) {
+  constexpr double BYTES_PER_US = 3e6;  // of partial states, through L2
+  const int64_t tiles = tiles_with_rows(plan, sizes);
+  int64_t best = choose_wgmma_splits(tiles, plan.row_units == 2, sizes, card);
+  if (best > 1) return best;
+  const double state_us = static_cast<double>(2 * 4 * sizes.rows() * sizes.D) / BYTES_PER_US;
+  double least = 0;
+  for (int64_t n = 1; n <= MAX_PACKED_SPLITS && n * WGMMA_MIN_KEYS <= std::max(sizes.Skv, WGMMA_MIN_KEYS); ++n) {
+    plan.num_splits = n;
+    const double cost = wgmma_cost_us(plan, sizes, card) + (n > 1 ? static_cast<double>(n) * state_us : 0);
+    if (n > 1 && cost >= least) continue;
+    best = n;
+    least = cost;
+  }
+  return best;
+}
+
 inline FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // With D of 256 two warpgroups leave no shared memory for the merge.
   const bool two_warpgroups = sizes.rows_of_kv_head() > ROWS_PER_WARPGROUP && sizes.D <= 128;
   const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
   FusedPlan plan = plan_of(true, two_warpgroups ? 2 : 1, sizes);
-  plan.num_splits = splits > 0 ? splits
-                               : choose_wgmma_splits(plan.output_tiles, two_warpgroups, sizes, card);
+  plan.num_splits = splits > 0     ? splits
+                    : sizes.packed ? choose_packed_splits(plan, sizes, card)
+                                   : choose_wgmma_splits(plan.output_tiles, two_warpgroups, sizes, card);
   plan.cluster_size = 1;
   if (plan.num_splits > 1) plan.merge_lanes = choose_merge_lanes(plan.num_splits, sizes);
   // H200: 66 us instead of 69 for 512 blocks of 1024 keys.

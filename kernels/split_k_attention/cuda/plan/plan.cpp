@@ -61,6 +61,7 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
 FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   FusedPlan plan = cut_wgmma(sizes_to_cut(sizes, splits), splits, card);
   count_tiles(&plan, sizes);
+  if (sizes.packed) plan.small_ring = plan.paired = false;  // not compiled for packed queries
   schedule_wgmma(&plan, sizes, card);
   return plan;
 }
@@ -68,7 +69,7 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   const Sizes sizes = sizes_to_cut(whole, splits);
   if (!card.has_wgmma() || !sizes.tma || sizes.options) return false;
-  if (sizes.rows_of_kv_head() <= ROWS_PER_WARP) return wgmma_decodes_faster(sizes, card);
+  if (sizes.rows_of_kv_head() <= ROWS_PER_WARP) return !whole.packed && wgmma_decodes_faster(sizes, card);
   const FusedPlan fused = cut_fused(sizes, splits, card);
   return fused.ragged_blocks == 0 && wgmma_cost_us(cut_wgmma(sizes, splits, card), sizes, card) <
                                          fused_cost_us(fused, sizes, card);

@@ -174,7 +174,7 @@ inline int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const
   constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;
   const bool small = plan.row_units == 1;
   const int64_t keys_of_split = sizes.Skv / plan.num_splits;
-  if (!sizes.lengths || sizes.options || sizes.fp8 || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES ||
+  if (!sizes.lengths || sizes.options || sizes.packed || sizes.fp8 || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES ||
       plan.tiles_per_head != 1) {
     return 0;
   }

@@ -12,7 +12,7 @@ constexpr int MERGE_THREADS = 256;
 
 // Stores a block's only partial state from registers to the workspace.
 template <class C>
-__device__ __forceinline__ void store_partial_state(const FusedParams& fp, const WorkUnit& at,
+__device__ __forceinline__ void store_partial_state(const FusedParams& fp, const WorkUnitOf<C>& at,
                                                   int row_tile, int lane,
                                                   const LaneState<C>& state) {
   const int D = static_cast<int>(fp.p.D);

@@ -20,7 +20,9 @@ namespace kbtool::cuda {
 // SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
 // PAIRED: two query tiles of the same split form a cluster of two blocks. Each block requests half of the TMA
 // boxes and multicasts them to both blocks.
-template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false>
+// PACKED: the call has packed queries.
+template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false,
+          bool PACKED_ = false>
 struct WgmmaConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
@@ -28,7 +30,7 @@ struct WgmmaConfig {
   static constexpr int WARPGROUPS = WARPGROUPS_;
   static constexpr bool INTERLEAVED_KEYS = false;
   static constexpr bool OPTIONS = false;
-  static constexpr bool PACKED = false;
+  static constexpr bool PACKED = PACKED_;
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
   static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor
@@ -67,8 +69,8 @@ struct WgmmaConfig {
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
   static constexpr int BARRIERS = 6 * STAGES + 1;
   static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
-  static constexpr int LENGTH_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // int64_t
-  static constexpr int SHARED_BYTES = LENGTH_OFFSET + 8;
+  static constexpr int LENGTH_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // int64_t, or a PackedTile
+  static constexpr int SHARED_BYTES = LENGTH_OFFSET + (PACKED ? sizeof(PackedTile) : sizeof(int64_t));
   static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "sm_90 has 228 KB of shared memory per multiprocessor and keeps 1 KB of it per block");
   static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each block of a pair requests half of the TMA boxes");
@@ -148,7 +150,7 @@ __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
 // Keys below this index, counted from key_begin, are visible to every row of the tile or pair of tiles. A V tile
 // past it may meet weight 0, and 0 * NaN is NaN, so it is scanned first.
 template <class C>
-__device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnit& at) {
+__device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnitOf<C>& at) {
   constexpr int64_t ALL = int64_t{1} << 62;
   const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at));
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
@@ -200,7 +202,7 @@ __device__ __forceinline__ void request_pages(const FusedParams& fp, const Tenso
 // Producer: one thread (with pages, one warp) requests the copies, the other warps scan values for NaN and infinity.
 template <class C>
 __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps& maps,
-                                        const WorkUnit& at, const Ring<C>& ring,
+                                        const WorkUnitOf<C>& at, const Ring<C>& ring,
                                         unsigned char* smem, int thread) {
   constexpr int64_t BLOCK_KV = C::BLOCK_KV;
   const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
@@ -278,7 +280,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
 
 // Loads the query tile, by all consumers.
 template <class C>
-__device__ __forceinline__ void load_query_tile(const FusedParams& fp, const WorkUnit& at,
+__device__ __forceinline__ void load_query_tile(const FusedParams& fp, const WorkUnitOf<C>& at,
                                               const Ring<C>& ring, unsigned char* smem,
                                               int thread) {
   using Element = typename C::Element;
@@ -330,26 +332,36 @@ __device__ __forceinline__ void start_pv(const uint32_t (&weights)[C::BLOCK_KV /
   wgmma_commit();
 }
 
+// Whether the tile has no rows for the second warpgroup, which then computes nothing. Tiles of packed queries are as
+// tall as the longest entry needs, and in most batches one or a few queries of each other entry are decoded.
+template <class C>
+__device__ __forceinline__ bool first_warpgroup_alone(const WorkUnitOf<C>& at) {
+  return C::PACKED && C::WARPGROUPS == 2 && at.rows <= 64;
+}
+
 // Ping-pong scheduling: two warpgroups start their wgmma in turn, and one computes its softmax meanwhile.
 template <class C>
 class PingPong {
  public:
-  explicit __device__ __forceinline__ PingPong(int warpgroup) : warpgroup_(warpgroup) {
+  __device__ __forceinline__ PingPong(int warpgroup, bool alone) : warpgroup_(warpgroup), alone_(alone) {
     if (C::WARPGROUPS == 2 && warpgroup == 1) end();  // lets warpgroup 0 begin
   }
   __device__ __forceinline__ void begin() const {
     if constexpr (C::WARPGROUPS == 2) {
+      if (alone_) return;
       asm volatile("barrier.sync %0, %1;" ::"r"(1 + warpgroup_), "n"(C::THREADS) : "memory");
     }
   }
   __device__ __forceinline__ void end() const {
     if constexpr (C::WARPGROUPS == 2) {
+      if (alone_) return;
       asm volatile("barrier.arrive %0, %1;" ::"r"(2 - warpgroup_), "n"(C::THREADS) : "memory");
     }
   }
 
  private:
   int warpgroup_;
+  bool alone_;
 };
 
 // Scheduling barrier. Without it, ptxas moves the next wgmma wait ahead of the softmax, and nothing
@@ -366,9 +378,34 @@ __device__ __forceinline__ void scheduling_barrier(const float (&sums)[2], uint3
       : "memory");
 }
 
+// A consumer warp without rows: frees each stage as it is filled.
+template <class C>
+__device__ __forceinline__ void free_stages(const FusedParams& fp, const WorkUnitOf<C>& at, const Ring<C>& ring,
+                                            int lane) {
+  const int64_t keys = at.key_end - at.key_begin;
+  const int64_t seen_by_tile = keys_seen_by_all<C>(fp, at);
+  RingPosition<C> position;
+  RingPosition<C> scanned;  // counts only key blocks whose values are scanned
+#pragma unroll 1
+  for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
+    barrier_wait(ring.keys_full(position.stage), position.parity);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(ring.keys_free(position.stage));
+    if (key0 + C::BLOCK_KV > seen_by_tile) {
+      barrier_wait(ring.values_scanned(position.stage), scanned.parity);
+      scanned.advance();
+    } else {
+      barrier_wait(ring.values_full(position.stage), position.parity);
+    }
+    __syncwarp();
+    if (lane == 0) barrier_arrive(ring.values_free(position.stage));
+    position.advance();
+  }
+}
+
 // A consumer warp: its rows against every key block of the split.
 template <class C>
-__device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& at,
+__device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<C>& at,
                                         const Ring<C>& ring, unsigned char* smem, int warp,
                                         int lane, LaneState<C>& state) {
   using Traits = typename C::Traits;
@@ -448,7 +485,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   };
 
   if (keys <= 0) return;  // the tile sees no key of this split
-  const PingPong<C> ping_pong(warp / 4);
+  const PingPong<C> ping_pong(warp / 4, first_warpgroup_alone<C>(at));
   RingPosition<C> next;  // stage of the key block that Q K^T takes next
   RingPosition<C> last;  // stage of the key block that P V takes next: one block behind `next`
   await(ring.keys_full(0), 0);
@@ -505,7 +542,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
 // place of this warpgroup's rows of Q, which no other warpgroup reads. The other rows of Q must stay: the other
 // warpgroup may still read them.
 template <class C>
-__device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnit& at,
+__device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnitOf<C>& at,
                                                     unsigned char* smem, int warp, int lane,
                                                     const LaneState<C>& state) {
   using Element = typename C::Element;
@@ -566,8 +603,9 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     cluster_arrive_relaxed();
     cluster_wait();
   }
-  const WorkUnit at = locate<C>(fp, wgmma_smem);
+  const WorkUnitOf<C> at = locate<C>(fp, wgmma_smem);
   block_sync();
+  if (C::PACKED && at.rows == 0) return;  // a spare tile
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) release_registers<C::PRODUCER_REGISTERS>();
@@ -577,6 +615,10 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     LaneState<C> state;
     state.clear();
     load_query_tile<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
+    if (first_warpgroup_alone<C>(at) && warp >= 4) {
+      free_stages<C>(fp, at, ring, lane);
+      return;
+    }
     consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
     if (C::PAIRED || fp.merge_lanes > 0) {
       store_partial_state<C>(fp, at, warp, lane, state);
@@ -593,7 +635,7 @@ cudaError_t launch_wgmma_config(const FusedParams& fp, cudaStream_t stream) {
       std::is_same_v<typename C::Element, __half> ? ElementType::fp16 : ElementType::bf16;
   TensorMaps maps{};
   if (!make_tensor_maps(fp.p, TYPE, C::TMA_BOX_KEYS, &maps)) return cudaErrorNotSupported;
-  if constexpr (C::WARPGROUPS == 2 && !C::PAIRED) {
+  if constexpr (C::WARPGROUPS == 2 && !C::PAIRED && !C::PACKED) {
     if (fp.paired) {
       using Paired = WgmmaConfig<typename C::Element, C::D, 2, false, true>;
       return launch_blocks<Paired, wgmma_kernel<Paired>>(fp, stream, maps);
@@ -602,19 +644,24 @@ cudaError_t launch_wgmma_config(const FusedParams& fp, cudaStream_t stream) {
   return launch_blocks<C, wgmma_kernel<C>>(fp, stream, maps);
 }
 
-template <class Element, int D>
+template <class Element, int D, bool PACKED = false>
 cudaError_t launch_wgmma(const FusedParams& fp, int warpgroups, cudaStream_t stream) {
   const auto launch = [&] {
     if constexpr (D < 256) {
-      if (warpgroups == 2) return launch_wgmma_config<WgmmaConfig<Element, D, 2>>(fp, stream);
+      if (warpgroups == 2) return launch_wgmma_config<WgmmaConfig<Element, D, 2, false, false, PACKED>>(fp, stream);
     }
-    if constexpr (D == 128) {
+    if constexpr (D == 128 && !PACKED) {
       if (fp.small_ring) return launch_wgmma_config<WgmmaConfig<Element, D, 1, true>>(fp, stream);
     }
-    return launch_wgmma_config<WgmmaConfig<Element, D, 1>>(fp, stream);
+    return launch_wgmma_config<WgmmaConfig<Element, D, 1, false, false, PACKED>>(fp, stream);
   };
   const cudaError_t error = launch();
   return error == cudaSuccess && fp.merge_lanes > 0 ? launch_merge<Element>(fp, stream) : error;
+}
+
+template <class Element, int D>
+cudaError_t launch_wgmma_packed(const FusedParams& fp, int warpgroups, cudaStream_t stream) {
+  return launch_wgmma<Element, D, true>(fp, warpgroups, stream);
 }
 
 }  // namespace kbtool::cuda
