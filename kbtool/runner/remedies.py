@@ -259,13 +259,18 @@ def _fit_of(base: KnowledgeBase, record: Record) -> Fit:
     return _symptom_fit(base, record.tool, next(one for one in symptoms if one.id == name))
 
 
-def _pattern_fit(pattern: Pattern) -> Fit:
+def command_of(pattern: Pattern) -> str:
+    """The command that does what a pattern says, or that shows it."""
     recipe = pattern.recipes[0] if pattern.recipes else None
+    return f"kbtool run-recipe {recipe.name}" if recipe else f"kbtool patterns {pattern.id}"
+
+
+def _pattern_fit(pattern: Pattern) -> Fit:
     return Fit(
         rank=1, how="resemblance", name=pattern.id, title=pattern.title, line=None, text=None,
         shared=[], role="cause", values={}, architectures=[],
         advice=pattern.solution or pattern.summary,
-        command=f"kbtool run-recipe {recipe.name}" if recipe else f"kbtool patterns {pattern.id}",
+        command=command_of(pattern),
         source=None, patterns=[FittingPattern(id=pattern.id, title=pattern.title)], bugs=[],
     )  # fmt: skip
 

@@ -19,6 +19,7 @@ from kbtool.model.session import Session
 HOME = "index.md"
 SESSIONS = "sessions/index.md"
 PATTERNS = "patterns/index.md"
+WRONG = "what-went-wrong.md"
 SYMPTOMS = "symptoms/index.md"
 KERNELS = "kernels/index.md"
 BUGS = "bugs/index.md"

@@ -28,12 +28,14 @@ from kbtool.site.pages import (
     sweep,
     symptoms,
     tags,
+    wrong,
 )
 from kbtool.site.pages.base import Pages, Source
 from kbtool.site.parts import TITLE, front_matter
 
 PAGES: tuple[Pages, ...] = (
     home.PAGES,
+    wrong.PAGES,
     session.PAGES,
     pattern.PAGES,
     symptoms.PAGES,

@@ -96,6 +96,8 @@ def _chart(index: Index) -> Iterator[str]:
 def _questions(index: Index) -> str:
     """A column for whoever has a problem, a kernel, or a bill."""
     wrong = [
+        f"[It looks like …]({at.WRONG}): symptoms in plain words, with the pattern, the bugs that"
+        " had them, what they cost and the command that helps",
         f"[A tool printed a message]({at.SYMPTOMS}): what it means, and what to do;"
         " `kbtool explain build.log` looks for all of them",
         f"[It is wrong or slow]({at.PATTERNS}): the patterns, with the evidence for and against",
