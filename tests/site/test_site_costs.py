@@ -216,6 +216,14 @@ def test_costs_of_cards_that_no_record_states_are_marked_and_their_coverage_is_t
     assert [(one["gpu"], one["gpu_estimated"]) for one in totals] == [("0.13", True), (None, False)]
 
 
+def test_the_rates_are_linked_where_there_are_some(tmp_path):
+    root = trees.make(tmp_path / "base")
+    assert "](#rates)" not in page(root)
+    rate = {"id": "l4", "kind": "gpu", "rate": "1 USD/h", "day": "2025-01-01", "card": "L4"}
+    made = page(root, {"rates": [rate]})
+    assert "](#rates)" in made and "{#rates}" in made
+
+
 def test_many_sessions_are_drawn_by_month(tmp_path):
     made = page(trees.make(tmp_path / "base", sessions=40))
     assert "One bar per month" in made

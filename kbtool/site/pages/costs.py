@@ -51,14 +51,15 @@ def page(index: Index) -> str:
     links = links_of(sessions, (attempts[-1] for attempts in index.runs.values()))
     if not any(session.costs for session in sessions):
         return join([page_title("Costs"), nothing("No session's record has a cost line yet.")])
+    ledger = "[in the ledger](#rates)" if index.base.ledger.rates else "in the ledger"
     return join(
         [
             page_title("Costs"),
             f"Known in all: **{known(sessions)}**. Every session is assumed to have cost time, GPU,"
             " AI and an engineer: what no record says is counted as unknown beside the sum, never"
             " as zero. Where no cost line pays for a card that runs held, its cost is estimated:"
-            " the time of the runs, at the rate of the card [in the ledger](#rates). The command"
-            " for these tables is `kbtool costs`.",
+            f" the time of the runs, at the rate of the card {ledger}. The command for these tables"
+            " is `kbtool costs`.",
             section("Over time", "over-time", *_over_time(index)),
             section("Budgets", "boxes", _budgets(index)),
             *(
