@@ -122,6 +122,7 @@ READING = {
     "recipes": "reads only", "session list": "reads only", "session show": "reads only",
     "compare": "with --measure it writes as run-recipe and session import do",
     "bisect": "writes as compare --measure does",
+    "fastest": "reads only",
     "history": "reads only", "audit": "writes the caches that costs writes",
     "keep-or-stop": "reads only", "patterns": "reads only",
     **dict.fromkeys(

@@ -13,6 +13,7 @@ ARGUMENTS = {
     "session hypothesis": ["b", "x"], "session plan": ["x"], "session step": ["x"],
     "session lesson": ["x"], "session measurement": ["x", "a=1"], "session add": ["note x"],
     "session fix": ["b", "--commit", "none"], "session import": ["."], "compare": ["a", "b"],
+    "fastest": ["add"],
     "keep-or-stop": ["--idle", "1 h"], "session show": ["a"], "search": ["x"],
     "import": ["kbtool.yaml"], "import-results": ["kbtool.yaml"], "init": ["."],
     "export parquet": ["--output", "x"], "export mlflow": ["--tracking-uri", "file:x"],

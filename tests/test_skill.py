@@ -52,6 +52,7 @@ def test_each_command_and_each_option_exists(line):
 
 
 NOTHING = {
+    "fastest KERNEL --set FIELD=VALUE --json": 2,
     "compare best last --json": 2, "bisect SET/CASE v1..HEAD --dry-run --json": 2,
     "explain --json": 1, "explain --run RUN --json": 1,
 }  # fmt: skip

@@ -40,6 +40,7 @@ COMMANDS = {
     "kernel": "kbtool.cli.kernel",
     "compare": "kbtool.cli.compare",
     "bisect": "kbtool.cli.bisect",
+    "fastest": "kbtool.cli.fastest",
     "history": "kbtool.cli.history",
     "costs": "kbtool.cli.costs",
     "audit": "kbtool.cli.audit",

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from kbtool.ledger.measured import Group, Machine, groups, newest_of_sets
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase
+from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import Run, another_problem
 from kbtool.model.words import listed, many, significant
 
@@ -28,6 +29,20 @@ COLUMNS = ("Between plain kernels", "In a chain", "Best peer ÷ ours, against")
 
 NO_BETWEEN = "not measured"
 """What stands for the time between plain kernels where no run of the commit has it."""
+
+
+class Against(NamedTuple):
+    """A peer's time ÷ ours in one case, geometric mean over the runs that timed both."""
+
+    ratio: float
+    low: float | None
+    """The same with the quartiles that make it least …"""
+    high: float | None
+    """… and most; ``None`` where a run has no quartiles."""
+
+
+Ratios = dict[str, dict[str, Against]]
+"""Case → peer → its time ÷ ours."""
 
 
 class Standing(NamedTuple):
@@ -116,9 +131,14 @@ class Headline(NamedTuple):
         """Between plain kernels, or in a chain where no run has that."""
         return self.between or self.chain
 
+    @property
+    def ratios(self) -> Ratios:
+        """Every right peer's time ÷ ours, case by case, by the measure that leads."""
+        return _ratios(self.pooled, between=self.between is not None)
+
     def beside(self, peer: str) -> Standing | None:
         """How ours stands beside one peer, by the measure that leads."""
-        ratios = _ratios(self.pooled, between=self.between is not None)
+        ratios = self.ratios
         alone = {case: {peer: peers[peer]} for case, peers in ratios.items() if peer in peers}
         return _standing(alone, len(self.cases))
 
@@ -318,31 +338,44 @@ def _commit(run: Run) -> str | None:
     return None if state.dirty is not False or state.changed_during_run else state.commit
 
 
-Ratios = dict[str, dict[str, float]]
-"""Case → peer → its time ÷ ours, geometric mean over the runs that timed both."""
-
-
 def _ratios(pooled: Iterable[Group], *, between: bool) -> Ratios:
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, list[tuple[Timing, Timing]]]] = {}
     for group in pooled:
         for case in group.cases:
-            ours = case.arms[group.subject].us(between)
+            ours = case.arms[group.subject]
             for peer in group.right_peers(case):
-                theirs = case.arms[peer].us(between)
-                if ours and theirs:
+                theirs = case.arms[peer]
+                if ours.us(between) and theirs.us(between):
                     peers = found.setdefault(case.name, {})
-                    peers.setdefault(peer, []).append(theirs / ours)
+                    peers.setdefault(peer, []).append((theirs, ours))
     return {
-        case: {peer: geometric_mean(ratios) for peer, ratios in peers.items()}
+        case: {peer: _against(pairs, between) for peer, pairs in peers.items()}
         for case, peers in found.items()
     }
+
+
+def _against(pairs: Sequence[tuple[Timing, Timing]], between: bool) -> Against:
+    """Over pairs of a peer's time and ours, both measured in that way."""
+
+    def mean(of_theirs: int, of_ours: int) -> float | None:
+        ratios = []
+        for theirs, ours in pairs:
+            us, by = theirs.quartiles(between)[of_theirs], ours.quartiles(between)[of_ours]
+            if us is None or by is None:
+                return None
+            ratios.append(us / by)
+        return geometric_mean(ratios)
+
+    ratio = mean(1, 1)
+    assert ratio is not None
+    return Against(ratio, mean(0, 2), mean(2, 0))
 
 
 def _standing(ratios: Ratios, of: int) -> Standing | None:
     best = {}
     for case, peers in ratios.items():
-        peer = min(peers, key=peers.__getitem__)
-        best[case] = (peer, peers[peer])
+        peer = min(peers, key=lambda name: peers[name].ratio)
+        best[case] = (peer, peers[peer].ratio)
     return Standing(best, of) if best else None
 
 

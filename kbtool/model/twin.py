@@ -96,12 +96,61 @@ class PatternDerived(Output):
     claims: list[Graded]
 
 
+class ArmTime(Output):
+    """The times of one implementation in a case, each with its quartiles, and how it compares."""
+
+    run: RunId
+    """The run that they are from."""
+    own: bool
+    """Whether it is the kernel itself: by its own choice of variant, or one variant of it."""
+    us: float
+    """In a chain of its own calls, µs a call."""
+    low_us: float
+    high_us: float
+    between_us: float | None
+    """Between plain kernels, their time included; null where it was not measured."""
+    between_low_us: float | None
+    between_high_us: float | None
+    ratio: float | None
+    """Its time ÷ ours by `measure`, over all runs of the commit that timed both; null of our own
+    and where either was not measured so."""
+    ratio_low: float | None
+    """The same with the quartiles that make it least …"""
+    ratio_high: float | None
+    """… and most; null where a run has no quartiles."""
+
+
+class Tuned(Output):
+    """What the newest quiet tune of the same case, on the same machine, found."""
+
+    run: RunId
+    variant: str
+    setting: str
+    """What was set, such as the number of splits."""
+    own: str
+    """What the kernel chose by itself, at that run's commit."""
+    best: str
+    """The fastest setting whose quartiles lie apart from those of the own choice."""
+
+
 class MeasuredCase(Output):
     """A case as it was timed."""
 
     name: str
     case: dict[str, CaseValue]
-    """Its fields: the shape, the element type."""
+    """Its fields: the shape, the element type. One that is not there has the `default` that
+    `fields` states."""
+    current: bool
+    """Whether it answers for its shape: of the cases with the same fields, target and machine the
+    one timed between plain kernels, then the newest."""
+    floor_us: float | None
+    """The least time that the measured ceilings of the machine allow; null where none applies."""
+    floor_by: Literal["reading", "arithmetic"] | None
+    """The ceiling that takes longest."""
+    arms: dict[str, ArmTime]
+    """Ours, its variants, and the peers whose output was right."""
+    tuned: Tuned | None
+    """Null where no quiet run tuned it."""
     us: float
     """The time of a call of ours in a chain of its own calls, µs."""
     between_us: float | None
@@ -121,12 +170,16 @@ class MeasuredSet(Output):
     target: str
     machine: str
     case_set: str
+    subject: str
+    """Our arm, with the kernel's own choice of variant."""
     dtype: str | None
     commit: str | None
     runs: list[RunId]
     """The runs that the figures are from, newest first."""
     commands: list[str]
     """What repeats the newest of these runs; empty if no recipe made it."""
+    repeat: dict[RunId, list[str]]
+    """Run → what repeats it; runs that no recipe made are left out."""
     measure: Literal["between", "chain"] | None
     """What the ratios are of: times between plain kernels, or in a chain; null where no peer was
     timed."""
@@ -228,13 +281,29 @@ class TwinIndex(Output):
     records: list[Listed]
 
 
+class ProblemField(Output):
+    """A field of a kernel's cases."""
+
+    name: str
+    type: Literal["int", "float", "bool", "str", "ints"]
+    help: str
+    default: CaseValue
+    """What a case has that does not set it."""
+    values: list[CaseValue]
+    """What the measured cases have, in order."""
+
+
 class Answers(Output):
-    """`answers.json` at the root of the site: the results of every kernel. To find the fastest for
-    a shape, look for its fields in `case`."""
+    """`answers.json` at the root of the site: the results of every kernel. `rule` says how to find
+    the fastest for a shape; `kbtool fastest` and the page of the kernel do the same."""
 
     type: Literal["answers"] = "answers"
     version: Literal[1] = 1
     """Of the form that this schema describes."""
+    rule: str
+    """How far a measured case is from a shape, and which case answers for it."""
+    fields: dict[str, list[ProblemField]]
+    """Kernel → the fields of its cases."""
     results: list[MeasuredSet]
 
 

@@ -130,13 +130,18 @@ def lesson_place(session: str, number: int) -> str:
     return f"{session_page(session)}#lessons.{number}"
 
 
-TOPICS = ("results", "history", "variants", "correctness", "about", "cases")
+TOPICS = ("fastest", "results", "history", "variants", "correctness", "about", "cases")
 """What a kernel has a page of its own for, beside its first page."""
 
 
 def topic_page(kernel: str, topic: str) -> str:
     """The page of one of ``TOPICS`` of a kernel."""
     return f"kernels/{_name(kernel)}/{topic}.md"
+
+
+def measured_script(kernel: str) -> str:
+    """The script that hands what was measured of a kernel to its pages."""
+    return f"kernels/{_name(kernel)}/measured.js"
 
 
 def cases_page(kernel: str) -> str:

@@ -14,10 +14,12 @@ from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.operands import references
 from kbtool.ledger.claims.report import Item, Report
 from kbtool.ledger.estimated import Costs, costs_of
+from kbtool.ledger.fastest import measured
 from kbtool.ledger.faults import BugFix, Faults, Key, Meeting, bug_at
 from kbtool.ledger.headline import Verdict, verdict
 from kbtool.ledger.measured import groups
 from kbtool.ledger.patterns import Account, Edge, accounts
+from kbtool.ledger.repeat import commands
 from kbtool.ledger.worth import Worth, worths
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import build
@@ -32,6 +34,7 @@ from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Session
 from kbtool.model.sweep import Sweep
+from kbtool.model.twin import MeasuredSet
 from kbtool.runner.explain import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.text.glossary import Terms
@@ -176,6 +179,19 @@ class Index:
         return {kernel: one for kernel, one in found.items() if one is not None}
 
     @cached_property
+    def measured(self) -> dict[str, list[MeasuredSet]]:
+        """Kernel → the case sets that a quiet run timed, by machine and element type."""
+        return {
+            name: measured(
+                kernel,
+                self.runs_of(kernel=name),
+                at.published(at.topic_page(name, "results")),
+                self.commands,
+            )
+            for name, kernel in self.kernels.items()
+        }
+
+    @cached_property
     def decisions(self) -> dict[int, tuple[str, str]]:
         """Number of a decision → its page, and its title, escaped."""
         found: dict[int, tuple[str, str]] = {}
@@ -219,6 +235,10 @@ class Index:
     def holders(self) -> dict[RunKey, str]:
         """Run → a commit that holds what it was built from."""
         return holders(self.base.root, (entry.record for entry in self.base.runs))
+
+    def commands(self, run: Run) -> list[str]:
+        """The commands that repeat a run of a recipe."""
+        return commands(run, self.holders.get((run.id, run.attempt)))
 
     @cached_property
     def judged(self) -> dict[str, Judged]:

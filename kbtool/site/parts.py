@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kbtool.ledger.claims.report import Computation, Grade, Item
 from kbtool.ledger.headline import Headline, headlines
@@ -65,6 +66,13 @@ def compare_link(text: str, run: str, arm: str, page: str) -> str:
     """
     target = at.published(at.relative(at.compare(run, arm), page))
     return f'<a href="{attribute(target)}">{text}</a>'
+
+
+def script(function: str, value: Any) -> bytes:
+    """A file that hands data to a page: a call of ``function``, because a page opened from a disk
+    may load a script but read no file. ASCII, so that no character ends a line or an element."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return f"{function}({text.replace('<', chr(92) + 'u003c')});\n".encode("ascii")
 
 
 def newer_noisy(index: Index, newer: Run | None, page: str) -> str:

@@ -135,7 +135,8 @@ def topics(made: dict[str, str]) -> dict[str, str]:
     """What the pages of the kernel say of each topic, headings below it."""
     pages = {
         topic.had.split()[0]: made[at.topic_page("copy", topic.name)]
-        for topic in kernel_page.TOPICS[:3]
+        for topic in kernel_page.TOPICS
+        if topic.name in {"results", "history", "variants"}
     }
     found = {name: unescape(page).replace("\n## ", "\n### ") for name, page in pages.items()}
     for page in ("correctness", "about"):
@@ -258,6 +259,8 @@ def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
     machines = [(2, "a processor, 2 threads, cpu"), (2, "H1, cuda")]
     assert told == {
         "": [(1, "Copy"), (2, "Beside its peers"), (2, "Use and limits"), (3, "How")],
+        "/fastest": [(1, "Copy: fastest for your shape"), (2, "How it is found"),
+                     (2, "Every measured case")],
         "/results": [(1, "Copy: results"), *machines],
         "/history": [(1, "Copy: history"), *machines],
         "/variants": [(1, "Copy: variants"), (2, "cuda")],

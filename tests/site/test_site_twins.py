@@ -99,13 +99,16 @@ def test_answers_have_each_measured_case_and_its_best_peer(tmp_path: Path) -> No
     assert [error.message for error in validator.iter_errors(every)] == []
     told = {one["case_set"]: one for one in every["results"]}
     assert told.keys() == {"small", "large"}  # a noisy run answers nothing
-    assert told["small"]["cases"] == [
-        {"name": "s float32", "case": {}, "us": 5, "between_us": None, "best_peer": "base",
-         "ratio": pytest.approx(2)},
-        {"name": "s float16", "case": {}, "us": 5, "between_us": None, "best_peer": "base",
-         "ratio": pytest.approx(8)},
-    ]  # fmt: skip
     small = told["small"]
+    stated = ("name", "case", "us", "between_us", "best_peer", "ratio")
+    assert [[case[name] for name in stated] for case in small["cases"]] == [
+        ["s float32", {}, 5, None, "base", pytest.approx(2)],
+        ["s float16", {}, 5, None, "base", pytest.approx(8)],
+    ]
+    first = small["cases"][0]["arms"]["base"]
+    assert (first["own"], first["us"], first["ratio"]) == (False, 10, pytest.approx(2))
+    assert first["ratio_low"] < first["ratio"] < first["ratio_high"]
+    assert every["fields"]["copy"][0]["name"] == "S" and "distance" in every["rule"]
     assert (small["measure"], small["mean"], small["least"], small["lost"]) == (
         "chain", pytest.approx(4), pytest.approx(2), 0,
     )  # fmt: skip
@@ -114,8 +117,9 @@ def test_answers_have_each_measured_case_and_its_best_peer(tmp_path: Path) -> No
     twin = json.loads(files(index)["kernels/copy.json"])["derived"]
     assert twin["results"] == every["results"]
     assert "4.00 times the speed of the best peer in Small (2.00 to 8.00)" in twin["verdict"]
-    links = re.findall(r"\]\(([^)]*)\)", llms(index, Place("x", None)))
-    assert links[0] == at.ANSWERS
+    short = llms(index, Place("x", None))
+    assert re.findall(r"\]\(([^)]*)\)", short)[0] == at.ANSWERS
+    assert "`kbtool fastest KERNEL --set FIELD=VALUE --json`" in short
 
 
 def test_a_page_leads_to_its_twin(plain_site: Site, hostile_site: Site) -> None:

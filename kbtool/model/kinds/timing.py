@@ -71,6 +71,12 @@ class Timing(Model):
         """``between_us`` or the median."""
         return self.between_us if between else self.median_us
 
+    def quartiles(self, between: bool) -> tuple[float | None, float | None, float | None]:
+        """The 25th percentile, the median and the 75th percentile of the same."""
+        if between:
+            return self.between_low_us, self.between_us, self.between_high_us
+        return self.low_us, self.median_us, self.high_us
+
 
 def noise_reason(others_busy: float | None, others_on_card: int | None) -> str | None:
     """Why times say little, or ``None``: others were busy on the same machine."""

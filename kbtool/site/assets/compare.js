@@ -6,40 +6,12 @@
   var mount = document.getElementById("kb-compare");
   if (!mount || !window.kbTables) return;
 
+  var el = window.kbTables.el, digits = window.kbTables.digits;
+  var load = window.kbTables.load, copy = window.kbTables.copy;
   var runs = [], rule = {}, loaded = {}, chosen = {}, drawn = 0;
 
-  /* Data comes as scripts: a page opened from a disk may load those, and read nothing else. */
-  function load(address) {
-    return new Promise(function (resolve, reject) {
-      var script = document.createElement("script");
-      script.src = address;
-      script.onload = resolve;
-      script.onerror = function () { reject(new Error(address + " could not be loaded")); };
-      document.head.appendChild(script);
-    });
-  }
   window.kbtoolRuns = function (data) { runs = data.runs; rule = data.rule; };
   window.kbtoolRun = function (run) { loaded[run.id] = run; };
-
-  function el(tag, attributes) {
-    var made = document.createElement(tag);
-    Object.keys(attributes || {}).forEach(function (name) {
-      made.setAttribute(name, attributes[name]);
-    });
-    Array.from(arguments).slice(2).forEach(function (part) {
-      if (part !== null && part !== "") made.append(part);
-    });
-    return made;
-  }
-
-  /* Three digits, without an exponent. */
-  function digits(value) {
-    if (!value) return "0";
-    var places = 2 - Math.floor(Math.log10(Math.abs(value)));
-    var scale = Math.pow(10, places), shown = Math.round(value * scale) / scale;
-    var fixed = Math.min(Math.max(places, 0), 9);
-    return shown.toLocaleString("en", { minimumFractionDigits: fixed, maximumFractionDigits: fixed });
-  }
 
   function side(text) {
     var at = (text || "").indexOf("/");
@@ -292,22 +264,6 @@
     lines.push("");
     unlike.forEach(function (row) { lines.push("- " + row.name + ": A " + row.a + ", B " + row.b); });
     return lines.join("\n") + "\n";
-  }
-
-  function copy(text, said) {
-    function done() { said.textContent = "Copied."; }
-    function old() { // where the page is not from a secure address
-      var area = el("textarea");
-      area.value = text;
-      document.body.append(area);
-      area.select();
-      var ok = document.execCommand("copy");
-      area.remove();
-      if (ok) done();
-      else said.textContent = "The browser does not allow copying.";
-    }
-    if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, old);
-    else old();
   }
 
   function option(value, text, current) {

@@ -1,64 +1,62 @@
-"""How fast each kernel is in every case that was measured, for programs: rows of ``answers.json``
-and of a kernel's twin, by the rule of ``ledger.headline``."""
+"""How fast each kernel is in every case that was measured, for programs: ``answers.json``, and the
+script with the same that the pages of a kernel load."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from typing import Any
 
-from kbtool.ledger.headline import Headline, headlines
-from kbtool.ledger.measured import Machine, groups
+from kbtool.ledger.fastest import RULE, fields
 from kbtool.model.kernel import Kernel
-from kbtool.model.twin import Answers, MeasuredCase, MeasuredSet
+from kbtool.model.twin import Answers, MeasuredCase
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.pages.run import commands
+from kbtool.site.parts import script
 
 
 def answers(index: Index) -> bytes:
     """``answers.json``: what every kernel has."""
-    every = Answers(
-        results=[row for kernel in index.kernels.values() for row in measured(index, kernel)]
+    return f"{_of(index, index.kernels.values()).model_dump_json()}\n".encode()
+
+
+def scripts(index: Index) -> dict[str, bytes]:
+    """For each kernel its part of the answers, and the pages of the runs, as a script."""
+    return {
+        at.measured_script(kernel.id): script("kbtoolMeasured", _with_pages(index, kernel))
+        for kernel in index.kernels.values()
+    }
+
+
+def _of(index: Index, kernels: Iterable[Kernel]) -> Answers:
+    found = [(kernel, index.measured[kernel.id]) for kernel in kernels]
+    return Answers(
+        rule=RULE,
+        fields={kernel.id: fields(kernel, results) for kernel, results in found},
+        results=[row for _, results in found for row in results],
     )
-    return f"{every.model_dump_json()}\n".encode()
 
 
-def measured(index: Index, kernel: Kernel) -> Iterator[MeasuredSet]:
-    """The case sets of a kernel that a quiet run timed, by machine and element type."""
-    for machine, every in groups(index.runs_of(kernel=kernel.id), kernel).items():
-        for one in headlines(every):
-            if not one.newest.noise_reason:
-                yield _set(index, kernel, machine, one)
+def _with_pages(index: Index, kernel: Kernel) -> dict[str, Any]:
+    every = _of(index, [kernel])
+    defaults = {field.name: field.default for field in every.fields[kernel.id]}
+    told = every.model_dump(mode="json")
+    for of, row in zip(every.results, told["results"], strict=True):
+        row["cases"] = [_short(case, defaults) for case in of.cases]
+    runs = {run for of in every.results for run in of.runs}
+    pages = {
+        run.id: at.published(at.run_page(run.session, run.id))
+        for run in index.runs_of(kernel=kernel.id)
+        if run.id in runs
+    }
+    return {"kernel": kernel.id, "pages": pages, **told}
 
 
-def _set(index: Index, kernel: Kernel, machine: Machine, one: Headline) -> MeasuredSet:
-    newest, leading = one.newest, one.leading
-    best = leading.best if leading else {}
-    cases = [
-        MeasuredCase(
-            name=case.name,
-            case=case.case,
-            us=case.arms[newest.subject].median_us,
-            between_us=case.arms[newest.subject].between_us,
-            best_peer=best[case.name][0] if case.name in best else None,
-            ratio=best[case.name][1] if case.name in best else None,
-        )
-        for case in one.cases
-    ]
-    measure = None if leading is None else "between" if one.between else "chain"
-    return MeasuredSet(
-        kernel=kernel.id,
-        page=at.published(at.topic_page(kernel.id, "results")),
-        target=machine.target,
-        machine=machine.name,
-        case_set=newest.case_set,
-        dtype=newest.dtype,
-        commit=newest.run.repository.commit,
-        runs=[group.run.id for group in one.pooled],
-        commands=commands(index, newest.run) if newest.run.recipe else [],
-        measure=measure,
-        mean=leading.mean if leading else None,
-        least=leading.least if leading else None,
-        lost=leading.lost if leading else None,
-        against=one.against,
-        cases=cases,
-    )
+def _short(case: MeasuredCase, defaults: dict[str, Any]) -> dict[str, Any]:
+    """A case without what is null, and without the fields that have their defaults."""
+    told = case.model_dump(mode="json", exclude_none=True)
+    told["case"] = {
+        name: value
+        for name, value in case.case.items()
+        if name not in defaults or value != defaults[name]
+    }
+    return told

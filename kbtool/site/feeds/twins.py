@@ -30,7 +30,6 @@ from kbtool.model.twin import (
 )
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
-from kbtool.site.feeds.answers import measured
 from kbtool.site.index import BugCase, Index
 from kbtool.site.sums import rollups
 
@@ -93,7 +92,7 @@ def _twins(index: Index) -> Iterator[Twin]:
                 recipes=recipes,
                 runs=_runs(index, kernel=kernel.id),
                 verdict=verdict.sentence(kernel.title) if verdict else None,
-                results=list(measured(index, kernel)),
+                results=index.measured[kernel.id],
             ),
         )  # fmt: skip
     for case in index.bugs.values():

@@ -14,7 +14,7 @@ import yaml
 
 from kbtool.site import addresses as at
 from kbtool.site.feeds import twins
-from kbtool.site.feeds.answers import answers
+from kbtool.site.feeds.answers import answers, scripts
 from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import llms, llms_full
 from kbtool.site.index import Index
@@ -67,6 +67,7 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     files[at.LLMS_FULL] = llms_full(index, place).encode()
     files[at.FEED] = feed(index, place)
     files.update(twins.files(index))
+    files.update(scripts(index))
     files.update(compare.scripts(index))
     files.update(_static(ASSETS, "assets"))
     files.update(_static(base.root / "docs" / "assets", "assets"))

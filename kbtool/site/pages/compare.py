@@ -6,7 +6,6 @@ calls one function, because a page opened from a disk may load a script but read
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -23,8 +22,7 @@ from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.pages.run import commands
-from kbtool.site.parts import compare_link, page_title, section
+from kbtool.site.parts import compare_link, page_title, script, section
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -140,18 +138,12 @@ def scripts(index: Index) -> dict[str, bytes]:
         for run, results in runs
     ]
     data = {"rule": {"least": LEAST, "false": FALSE}, "runs": listed}
-    made = {at.COMPARABLE: _script("kbtoolRuns", data)}
+    made = {at.COMPARABLE: script("kbtoolRuns", data)}
     spreads = Spreads(runs)
     for one in runs:
         path = at.timings(one.run.session, one.run.id)
-        made[path] = _script("kbtoolRun", _data(index, one, spreads))
+        made[path] = script("kbtoolRun", _data(index, one, spreads))
     return made
-
-
-def _script(function: str, value: Any) -> bytes:
-    """A call of ``function``; ASCII, so that no character ends a line or an element."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return f"{function}({text.replace('<', chr(92) + 'u003c')});\n".encode("ascii")
 
 
 def _data(index: Index, one: Timed, spreads: Spreads) -> dict[str, Any]:
@@ -162,7 +154,7 @@ def _data(index: Index, one: Timed, spreads: Spreads) -> dict[str, Any]:
         "kernel": run.kernel,
         "noise": list(dict.fromkeys(filter(None, map(noise_reason, results)))),
         "conditions": [_condition(each) for each in conditions(one)],
-        "again": "\n".join(commands(index, run)),
+        "again": "\n".join(index.commands(run)),
         "cases": [_case(one, result, case, spreads) for result in results for case in result.cases],
     }
 

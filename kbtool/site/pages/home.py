@@ -105,6 +105,11 @@ def _questions(index: Index) -> str:
     ]
     fast = [
         *(
+            f"[Fastest for your shape]({at.topic_page(name, 'fastest')}), {inline(kernel.title)}"
+            for name, kernel in index.kernels.items()
+            if index.measured[name]
+        ),
+        *(
             f"{index.link(at.kernel_page(name), at.HOME)} beside its peers"
             for name in index.kernels
         ),

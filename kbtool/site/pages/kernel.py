@@ -36,6 +36,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import source
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.fastest import fastest
 from kbtool.site.pages.history import history
 from kbtool.site.pages.measured import beside_peers, results, verdict_line
 from kbtool.site.pages.times import OLDER
@@ -221,6 +222,7 @@ def _about(index: Index, kernel: Kernel) -> list[str]:
 
 
 TOPICS = (
+    Topic("fastest", "Fastest for your shape", "fastest", fastest),
     Topic("results", "Results", "results", _every_result),
     Topic("history", "History", "history", _history),
     Topic("variants", "Variants", "ladder", _variants),

@@ -28,7 +28,6 @@ from kbtool.model.kinds.benchmark import BenchmarkCase
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.roofline import rooflines
-from kbtool.site.pages.run import commands
 from kbtool.site.pages.times import (
     HOW_TO_READ,
     OLDER,
@@ -378,6 +377,6 @@ def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
         parts += [
             f"{titles}: run of {run_link(index, run, here)}, commit {commit_text(run)}{changed},"
             f" {comparison}. To measure it again:",
-            block("\n".join(commands(index, run))),
+            block("\n".join(index.commands(run))),
         ]
     return parts

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from shlex import quote
 
 from kbtool.markdown.escape import block, code, inline
 from kbtool.markdown.figures import UNKNOWN, instant, many, seconds
@@ -136,16 +135,6 @@ def _commit(run: Run) -> str:
     return code(state.commit[:7]) + (", work tree changed" if state.dirty else "")
 
 
-def commands(index: Index, run: Run) -> list[str]:
-    """The commands that repeat a run: the checkout of a commit with the sources that were built, if
-    one is known, and the recipe."""
-    settings = [f"--set {quote(f'{name}={value}')}" for name, value in run.parameters.items()]
-    lines = [" ".join([f"kbtool run-recipe {run.recipe}", *settings])]
-    holder = index.holders.get((run.id, run.attempt))
-    checkout = f"git checkout {holder}" if holder else "# No known commit holds what was measured."
-    return [checkout, *lines]
-
-
 _BY_HAND = {
     "script": "Run the script again. The record keeps its hash and the commit, not its arguments.",
     "file": "Run the tool again, and take its new file in with <code>kbtool import-results</code>.",
@@ -165,7 +154,7 @@ def _again(index: Index, run: Run) -> str:
         changed = (
             "The work tree differed from the commit, so the commit alone does not give this run."
         )
-    return join([block("\n".join(commands(index, run))), changed])
+    return join([block("\n".join(index.commands(run))), changed])
 
 
 def _steps(index: Index, run: Run, here: str) -> str:
