@@ -17,10 +17,10 @@ Of `kernels` the table leaves out what torch, ninja and NumPy need themselves: i
 build of torch. The licences are those that the pinned versions state. `.venv/bin/python
 .ci/licenses.py` prints this file, and a test compares the two.
 
-kbtool's wheel holds none of them. It holds one file of others, `iframe-worker.js` under
-`kbtool/site/assets/vendor/`, with its licence (MIT) beside it. The extra `nvcc` takes NVIDIA's
-compiler, under terms of NVIDIA's own. The tests take packages of other licences, such as beancount
-(GPL-2.0-only), and the wheel holds none of them.
+kbtool's wheel holds none of them. Under `kbtool/site/assets/vendor/` it holds files of two others,
+`iframe-worker.js` and `uplot.js` with `uplot.css`, each with its licence (MIT) beside it. The extra
+`nvcc` takes NVIDIA's compiler, under terms of NVIDIA's own. The tests take packages of other
+licences, such as beancount (GPL-2.0-only), and the wheel holds none of them.
 
 | package | needed by | licence |
 |---|---|---|"""

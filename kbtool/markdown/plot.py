@@ -271,7 +271,8 @@ def _svg(title: str, height: float, parts: Iterable[str], links: bool) -> str:
 
 
 def _number(series: int) -> int:
-    return series % SERIES + 1
+    # The first is ours: the ninth begins with the colour of the second.
+    return 1 + (series if series < SERIES else 1 + (series - SERIES) % (SERIES - 1))
 
 
 _SHAPES = (
@@ -288,11 +289,17 @@ _SHAPES = (
 _FACES = 5
 
 
+def mark_of(series: int) -> tuple[int, str, bool]:
+    """The number of a series' colour, its shape from the middle, whether that has a face."""
+    # A series with the colour of an earlier one has another shape.
+    at = (series + 3 * (max(series - 1, 0) // (SERIES - 1))) % SERIES
+    return _number(series), _SHAPES[at], at < _FACES
+
+
 def _shape(series: int, x: float, y: float) -> str:
-    # The ninth series has the colour of the first, and so another shape.
-    at = (series + 3 * (series // SERIES)) % SERIES
-    css = "kb-mark" if at < _FACES else "kb-mark kb-open"
-    return f'<path class="{css}" d="M{x:.1f},{y:.1f}{_SHAPES[at]}"/>'
+    _, shape, face = mark_of(series)
+    css = "kb-mark" if face else "kb-mark kb-open"
+    return f'<path class="{css}" d="M{x:.1f},{y:.1f}{shape}"/>'
 
 
 def _mark(series: int, x: float, y: float, bar: str, tooltip: str, to: str = "") -> str:

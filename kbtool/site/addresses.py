@@ -130,7 +130,7 @@ def lesson_place(session: str, number: int) -> str:
     return f"{session_page(session)}#lessons.{number}"
 
 
-TOPICS = ("fastest", "results", "history", "variants", "correctness", "about", "cases")
+TOPICS = ("fastest", "charts", "results", "history", "variants", "correctness", "about", "cases")
 """What a kernel has a page of its own for, beside its first page."""
 
 

@@ -192,6 +192,21 @@ class Index:
         }
 
     @cached_property
+    def arms(self) -> dict[str, list[str]]:
+        """Kernel → ours, its peers and its variants, each in the order in which runs came to time
+        them: the order of their colours and marks, so that an arm has the same on every chart."""
+        found = {}
+        for name, kernel in self.kernels.items():
+            oldest_first = self.runs_of(kernel=name)[::-1]
+            every = [one for of in groups(oldest_first, kernel).values() for one in of]
+            every.sort(key=lambda one: one.run.started)
+            ours = [one.subject for one in every]
+            peers = [peer for one in every for peer in one.peers]
+            variants = [variant for one in every for variant in one.result.variants]
+            found[name] = list(dict.fromkeys([*ours, *peers, *variants]))
+        return found
+
+    @cached_property
     def decisions(self) -> dict[int, tuple[str, str]]:
         """Number of a decision → its page, and its title, escaped."""
         found: dict[int, tuple[str, str]] = {}

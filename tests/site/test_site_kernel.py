@@ -261,6 +261,7 @@ def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
         "": [(1, "Copy"), (2, "Beside its peers"), (2, "Use and limits"), (3, "How")],
         "/fastest": [(1, "Copy: fastest for your shape"), (2, "How it is found"),
                      (2, "Every measured case")],
+        "/charts": [(1, "Copy: charts")],
         "/results": [(1, "Copy: results"), *machines],
         "/history": [(1, "Copy: history"), *machines],
         "/variants": [(1, "Copy: variants"), (2, "cuda")],

@@ -1,6 +1,52 @@
 /* The page of a kernel that looks a shape up. What is asked is in the address:
    #on=CARD&shape=FIELD=VALUE FIELD=VALUE. The rule is that of kbtool/ledger/fastest.py, and a test
    holds the two equal. Text of records enters as text only. */
+
+/* What the pages of a kernel share: fields, values, choices. */
+(function () {
+  "use strict";
+
+  if (!window.kbTables) return;
+  var el = window.kbTables.el, LONGEST = 32;
+
+  function isNumber(field) { return field.type === "int" || field.type === "float"; }
+
+  function same(one, other) { return JSON.stringify(one) === JSON.stringify(other); }
+
+  function valueOf(values, field) { return field.name in values ? values[field.name] : field.default; }
+
+  function text(value) {
+    if (value === null || value === undefined) return "absent";
+    return Array.isArray(value) ? value.join("/") : String(value);
+  }
+
+  function shown(value) {
+    var whole = text(value);
+    return whole.length <= LONGEST ? whole : whole.slice(0, LONGEST - 1) + "…" + (Array.isArray(value) ? " (" + value.length + " values)" : "");
+  }
+
+  function chooser(values, now, change) {
+    var made = el("select");
+    values.forEach(function (one) {
+      var option = el("option", { value: one[0] }, one[1]);
+      option.selected = one[0] === now;
+      made.append(option);
+    });
+    made.addEventListener("change", function () { change(made.value); });
+    return made;
+  }
+
+  function labelled(name, help, parts) {
+    var label = el("label", {}, el("span", {}, el("b", {}, name), help ? " " + help : ""));
+    parts.forEach(function (part) { label.append(part); });
+    return label;
+  }
+
+  window.kbMeasured = {
+    isNumber: isNumber, same: same, valueOf: valueOf, text: text, shown: shown, chooser: chooser, labelled: labelled
+  };
+})();
+
 (function () {
   "use strict";
 
@@ -8,14 +54,11 @@
   if (!mount || !window.kbTables) return;
 
   var el = window.kbTables.el, digits = window.kbTables.digits;
+  var isNumber = window.kbMeasured.isNumber, same = window.kbMeasured.same, valueOf = window.kbMeasured.valueOf;
+  var text = window.kbMeasured.text, shown = window.kbMeasured.shown;
+  var chooser = window.kbMeasured.chooser, labelled = window.kbMeasured.labelled;
   var data, fields, asked = {}, machine = "", out;
-  var LONGEST = 32, MOST = 3;
-
-  function isNumber(field) { return field.type === "int" || field.type === "float"; }
-
-  function same(one, other) { return JSON.stringify(one) === JSON.stringify(other); }
-
-  function valueOf(values, field) { return field.name in values ? values[field.name] : field.default; }
+  var MOST = 3;
 
   /* ---- the rule ---- */
 
@@ -80,18 +123,6 @@
     });
   }
 
-  /* ---- values as text ---- */
-
-  function text(value) {
-    if (value === null || value === undefined) return "absent";
-    return Array.isArray(value) ? value.join("/") : String(value);
-  }
-
-  function shown(value) {
-    var whole = text(value);
-    return whole.length <= LONGEST ? whole : whole.slice(0, LONGEST - 1) + "… (" + value.length + " values)";
-  }
-
   function parsed(field, words) {
     if (words === "" || words === "absent") return null;
     if (isNumber(field)) return Number(words);
@@ -140,17 +171,6 @@
     return Array.from(new Set(data.results.map(function (set) { return set.machine; })));
   }
 
-  function chooser(values, now, change) {
-    var made = el("select");
-    values.forEach(function (one) {
-      var option = el("option", { value: one[0] }, one[1]);
-      option.selected = one[0] === now;
-      made.append(option);
-    });
-    made.addEventListener("change", function () { change(made.value); });
-    return made;
-  }
-
   function numeric(field) {
     var list = "kb-measured-" + field.name;
     var made = el("input", { type: "number", list: list, step: field.type === "int" ? "1" : "any", min: "0", inputmode: "decimal" });
@@ -173,12 +193,6 @@
       asked[field.name] = parsed(field, words);
       answer();
     })];
-  }
-
-  function labelled(name, help, parts) {
-    var label = el("label", {}, el("span", {}, el("b", {}, name), help ? " " + help : ""));
-    parts.forEach(function (part) { label.append(part); });
-    return label;
   }
 
   function form() {

@@ -78,7 +78,7 @@ def pages(
     paths = [path for path in made if wanted(path)]
     # Computed once here: each worker process that makes pages would compute it again.
     _ = index.audit, index.audited, index.turning, index.judged, index.terms, index.verdicts
-    _ = index.measured
+    _ = index.measured, index.arms
     texts = shared(lambda path: made[path](), paths)
     return {
         path: _headed(path, text, own_tags.get(path, []), twins.get(path))

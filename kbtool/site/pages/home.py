@@ -90,7 +90,7 @@ def _chart(index: Index) -> Iterator[str]:
     for kernel, one in [*index.verdicts.items()][:1]:
         title = index.link(at.kernel_page(kernel), at.HOME)
         yield muted(f"{title}: time of each peer ÷ ours, as in the verdict.")
-        yield drawn(one)
+        yield drawn(one, index.arms[kernel])
 
 
 def _questions(index: Index) -> str:

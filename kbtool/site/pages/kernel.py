@@ -36,6 +36,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import source
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.charts import charts
 from kbtool.site.pages.fastest import fastest
 from kbtool.site.pages.history import history
 from kbtool.site.pages.measured import beside_peers, results, verdict_line
@@ -111,7 +112,7 @@ def page(index: Index, kernel: Kernel) -> str:
             section(
                 "Beside its peers", "peers",
                 *(
-                    [verdict_line(kernel, found), *beside_peers(kernel, found)]
+                    [verdict_line(kernel, found), *beside_peers(index, kernel, found)]
                     if found
                     else [nothing("No data because no quiet run timed it beside a peer.")]
                 ),
@@ -223,6 +224,7 @@ def _about(index: Index, kernel: Kernel) -> list[str]:
 
 TOPICS = (
     Topic("fastest", "Fastest for your shape", "fastest", fastest),
+    Topic("charts", "Charts", "charts", charts),
     Topic("results", "Results", "results", _every_result),
     Topic("history", "History", "history", _history),
     Topic("variants", "Variants", "ladder", _variants),

@@ -48,7 +48,7 @@ _RELATIVE = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log
 
 def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
     """One part per machine: headlines, each peer, times over size, how to measure again."""
-    here = at.topic_page(kernel.id, "results")
+    here, arms = at.topic_page(kernel.id, "results"), index.arms[kernel.id]
     parts = []
     for machine, every in found.items():
         shown = headlines(every)
@@ -61,9 +61,9 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             heading(2, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
             _standings(index, every, shown, here, apart),
             _against(shown, peers),
-            _relative(machine, charted, peers),
-            *_over_size(kernel, machine, charted, peers),
-            *_rooflines(machine, charted, peers),
+            _relative(machine, charted, peers, arms),
+            *_over_size(kernel, machine, charted, peers, arms),
+            *_rooflines(machine, charted, peers, arms),
             f"Left out of the charts: {left_out_words(others)}." if others else "",
             _figures(shown),
             *_again(index, shown, here),
@@ -84,7 +84,7 @@ def verdict_line(kernel: Kernel, verdict: Verdict, more: str = "") -> str:
     return f'<div class="kb-verdict" markdown="block">\n\n{told}\n\n</div>'
 
 
-def beside_peers(kernel: Kernel, verdict: Verdict) -> list[str]:
+def beside_peers(index: Index, kernel: Kernel, verdict: Verdict) -> list[str]:
     """The figures of a verdict: a table of the peers, their ratios drawn, and times over size."""
     charted, _ = _charted(verdict.headlines)
     lines = [
@@ -101,18 +101,23 @@ def beside_peers(kernel: Kernel, verdict: Verdict) -> list[str]:
             "Time of the peer ÷ ours, geometric mean over the cases: above 1 ours is faster. Below"
             " it the least and the largest, and in how many cases ours lost, if in any."
         ),
-        drawn(verdict),
+        drawn(verdict, index.arms[kernel.id]),
         muted(
             "Below: time of a call in a chain of its own calls, over the bytes that it has to move."
             " The dashed line is the time that the bytes take at the read rate measured on the"
             " machine."
         ),
-        _over_size(kernel, verdict.machine, charted, verdict.peers)[0],
+        _over_size(kernel, verdict.machine, charted, verdict.peers, index.arms[kernel.id])[0],
     ]
 
 
-def drawn(verdict: Verdict) -> str:
-    """The means of a verdict, a row for each case set."""
+def drawn(verdict: Verdict, arms: Sequence[str]) -> str:
+    """The means of a verdict, a row for each case set.
+
+    Args:
+        verdict: the verdict.
+        arms: the kernel's, in the order of their colours.
+    """
     cases = []
     for one in verdict.headlines:
         found = ((peer, one.beside(peer)) for peer in verdict.peers)
@@ -122,7 +127,6 @@ def drawn(verdict: Verdict) -> str:
             if of is not None
         }
         cases.append(Row(one.newest.set_title, marks, None))
-    arms = _arms([one.newest for one in verdict.headlines], verdict.peers)
     title = f"Time of each peer ÷ ours on {verdict.machine.name}, by case set"
     return rows(title, _RELATIVE, arms, cases, 1.0)
 
@@ -215,7 +219,9 @@ def _missing(shown: Iterable[Headline], peers: Sequence[str]) -> list[str]:
     ]
 
 
-def _relative(machine: Machine, shown: Sequence[Headline], peers: Sequence[str]) -> str:
+def _relative(
+    machine: Machine, shown: Sequence[Headline], peers: Sequence[str], arms: Sequence[str]
+) -> str:
     cases = []
     for one in shown:
         group = one.newest
@@ -235,7 +241,7 @@ def _relative(machine: Machine, shown: Sequence[Headline], peers: Sequence[str])
         f"Time of each peer against ours on {machine.name}, by case set, with the quartiles of"
         " both; the table above has the figures"
     )
-    return rows(title, _RELATIVE, _arms([one.newest for one in shown], peers), cases, 1.0)
+    return rows(title, _RELATIVE, arms, cases, 1.0)
 
 
 def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
@@ -244,11 +250,15 @@ def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
 
 
 def _over_size(
-    kernel: Kernel, machine: Machine, shown: Sequence[Headline], peers: Sequence[str]
+    kernel: Kernel,
+    machine: Machine,
+    shown: Sequence[Headline],
+    peers: Sequence[str],
+    arms: Sequence[str],
 ) -> list[str]:
     """Times over the bytes to move, and over the field of the cases that varies most."""
     newest, cases = [one.newest for one in shown], [case for one in shown for case in one.cases]
-    arms = _few_arms(shown, peers)
+    few = _few_arms(shown, peers)
     rate = significant(newest[0].result.read_gb_s)
     ceiling = read_ceiling(newest)
     limit = (f"read ceiling, {rate} GB/s", ceiling) if ceiling else None
@@ -258,6 +268,7 @@ def _over_size(
             Axis("least bytes to move, log scale", "log10"),
             [(case, float(case.bytes)) for case in cases],
             arms,
+            few,
             limit,
         )
     ]
@@ -271,7 +282,7 @@ def _over_size(
             for case in cases
             if isinstance(size := case.case.get(field), int | float)
         ]
-        charts.append(_over(f"{words}, on {machine.name}", axis, sized, arms, None))
+        charts.append(_over(f"{words}, on {machine.name}", axis, sized, arms, few, None))
     return charts
 
 
@@ -284,8 +295,10 @@ def _few_arms(shown: Sequence[Headline], peers: Sequence[str]) -> list[str]:
     return arms
 
 
-def _rooflines(machine: Machine, shown: Sequence[Headline], peers: Sequence[str]) -> list[str]:
-    charts = rooflines(machine, shown, _few_arms(shown, peers))
+def _rooflines(
+    machine: Machine, shown: Sequence[Headline], peers: Sequence[str], arms: Sequence[str]
+) -> list[str]:
+    charts = rooflines(machine, shown, arms, _few_arms(shown, peers))
     return (
         [
             "Rooflines: below the slope reading bounds a case, below the level arithmetic does."
@@ -302,11 +315,15 @@ def _over(
     axis: Axis,
     sized: Sequence[tuple[BenchmarkCase, float]],
     arms: Sequence[str],
+    few: Sequence[str],
     limit: tuple[str, Sequence[tuple[float, float]]] | None,
 ) -> str:
-    """The time of every arm over one size of the cases."""
+    """The time over one size of the cases: of ``few`` of the ``arms``."""
     series = [
-        Series(arm, [_point(arm, case, size) for case, size in sized if arm in case.arms])
+        Series(
+            arm,
+            [_point(arm, case, size) for case, size in sized if arm in case.arms and arm in few],
+        )
         for arm in arms
     ]
     return plot(

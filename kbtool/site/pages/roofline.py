@@ -11,13 +11,16 @@ from kbtool.markdown.plot import Axis, Point, Series, plot
 from kbtool.model.kinds.benchmark import BenchmarkCase
 
 
-def rooflines(machine: Machine, shown: Sequence[Headline], arms: Sequence[str]) -> list[str]:
+def rooflines(
+    machine: Machine, shown: Sequence[Headline], arms: Sequence[str], few: Sequence[str]
+) -> list[str]:
     """A chart for each element type whose arithmetic ceiling was measured, quiet runs alone.
 
     Args:
         machine: where the runs were.
         shown: the case sets.
         arms: in the order of their colours.
+        few: those that are shown.
     """
     timed: dict[str, list[tuple[Group, BenchmarkCase]]] = {}
     for one in shown:
@@ -26,16 +29,23 @@ def rooflines(machine: Machine, shown: Sequence[Headline], arms: Sequence[str]) 
             rate = one.newest.result.arithmetic_ceiling(case)
             if of and rate and case.intensity and not one.newest.noise_reason:
                 timed.setdefault(of, []).append((one.newest, case))
-    return [_roofline(machine, dtype, cases, arms) for dtype, cases in timed.items()]
+    return [_roofline(machine, dtype, cases, arms, few) for dtype, cases in timed.items()]
 
 
 def _roofline(
-    machine: Machine, dtype: str, cases: Sequence[tuple[Group, BenchmarkCase]], arms: Sequence[str]
+    machine: Machine,
+    dtype: str,
+    cases: Sequence[tuple[Group, BenchmarkCase]],
+    arms: Sequence[str],
+    few: Sequence[str],
 ) -> str:
     newest = max((group for group, _ in cases), key=lambda group: group.run.started).result
     peak, read = newest.arithmetic_gflop_s[dtype], newest.read_gb_s
     series = [
-        Series(arm, [_point(arm, group, case) for group, case in cases if arm in case.arms])
+        Series(
+            arm,
+            [_point(arm, group, case) for group, case in cases if arm in case.arms and arm in few],
+        )
         for arm in arms
     ]
     intensities = [point.x for one in series for point in one.points]

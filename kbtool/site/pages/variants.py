@@ -90,12 +90,12 @@ def _rungs(
             f"{inline(group.label)} on {inline(machine.name)}, run of {run}, commit"
             f" {commit_text(group.run)}{age}{noise}. Above 1 the variant is faster.",
             slim_table(header, lines, {3, 4, 5, 6}),
-            _chart(machine, group, order),
+            _chart(machine, group, order, index.arms[kernel.id]),
         ]
     )
 
 
-def _chart(machine: Machine, group: Group, order: Sequence[str]) -> str:
+def _chart(machine: Machine, group: Group, order: Sequence[str], arms: Sequence[str]) -> str:
     """The time of every variant and of the baseline, case by case."""
     shown = [group.result.baseline, *order]
     cases = [
@@ -114,7 +114,7 @@ def _chart(machine: Machine, group: Group, order: Sequence[str]) -> str:
         f"Time of a call of each variant on {machine.name}, {group.title}, with quartiles;"
         " the page of the run has the figures",
         Axis("µs a call, log scale", "log10"),
-        list(dict.fromkeys([group.subject, *shown])),
+        arms,
         cases,
     )
 
