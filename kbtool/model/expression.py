@@ -242,6 +242,14 @@ def _escaped(text: str) -> str:
     return re.sub(r"[^\w\s]", lambda sign: f"\\x{{{ord(sign[0]):x}}}", text)
 
 
+_NO_WORD = re.compile(r"\(\?[a-z]*[:)]|\\[a-zA-Z]|\[\^?\]?[^\]]*\]|\{\d+,?\d*\}|[^\w?-]")
+
+
+def words_in(expression: str) -> str:
+    """The words that an expression looks for, in all its alternatives."""
+    return _NO_WORD.sub(" ", expression).replace("?", "")
+
+
 @lru_cache(maxsize=_KEPT)
 def demanded(expression: str) -> tuple[str, ...]:
     """Texts in small letters, one of which stands in every line that an expression finds.

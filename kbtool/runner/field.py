@@ -51,6 +51,28 @@ FIELD = re.compile(f"(?x){_CARDS}|{_BUILDS}")
 """What the field is known by: cards, or tools that build for them and for anything else. A text
 without any of it is about something else."""
 
+_TROUBLE = re.compile(
+    r"""(?xi)
+    \b(?:slow\w*|hang\w*|hung|stuck\w*|fr[eo]ez?\w*|crash\w*|errors?|fail\w*|wrong\w*|incorrect\w*
+      |differ\w*|mismatch\w*|nans?|leak\w*|oom|killed|d(?:oes|id)\ ?n[o']?t|do\ ?n'?t|can(?:no|')?t
+      |unable|why|issues?|problems?|bugs?|unexpected\w*|strange\w*|weird\w*|lower?|bottleneck\w*|idle
+      |stall\w*|conflicts?|spill\w*|time[ds]?\ ?outs?|wait\w*|warning|exception|invalid|missing
+      |garbage|corrupt\w*|unsupported|not\ (?:supported|found|work\w*|available|detected)
+      |no\ (?:gpu|cuda|speed|improvement|effect)|overhead|gaps?|longer|worse|never|increas\w*
+      |grow\w*|takes|bad|poor|expected|inconsistent|deadlock\w*|illegal|abort\w*|compared|normal)\b
+    | \d\ ?%
+    """
+)
+_AT_WORK = re.compile(
+    r"""(?xi)
+    \b(?:train(?:ing|ed|s)?|infer\w*|run(?:s|ning)?|scripts?|programs?|process(?:es)?|code|models?
+      |kernels?|batch\w*|epochs?|iterations?|tensors?|usage|utili[sz]\w+|nvidia-smi|docker
+      |containers?|install\w*|compil\w*|import\w*|functions?|launch\w*|streams?|outputs?|results?
+      |benchmark\w*|nodes?|implement\w*|test\w*|us(?:e|ing)|tr(?:ied|y\w*))\b
+    | [a-z]_[a-z] | [a-z]\( | ::
+    """
+)
+
 ELSEWHERE = re.compile(
     r"\b(?:HIP|ROCm|MPS backend|RADV|AMDVLK|OpenCL|SYCL|amdgpu|[xX][pP][uU]|IPEX|oneAPI)\b"
     r"|\b(?:DirectML|WebGPU)\b"
@@ -59,6 +81,7 @@ ELSEWHERE = re.compile(
     r"|\bArc A\d{3}|\bApple (?:M\d|MPS|Silicon|GPU)|\bM[1-5] (?:Max|Pro|Ultra|Mac)\b|\bmy M[1-5]\b"
     r"|\bIOGPU|\bMPS[A-Z]\w+"
     r"|\bMetal (?:Performance|Compiler|GPU|panic|backend)|\bon MPS\b|使用MPS"
+    r"|\bMemory access fault by GPU node"
     r"|\bserver process \(PID \d+\)|\bworker process \d+ exited\b"
 )
 """What another platform than CUDA, or a server without a card (PostgreSQL, nginx), is known by; its
@@ -73,3 +96,9 @@ def is_of_the_field(text: str) -> bool:
 def is_about_cards(text: str) -> bool:
     """Whether a text names a card, or what is made for one alone."""
     return CARDS.search(text) is not None
+
+
+def tells_trouble(text: str) -> bool:
+    """Whether a text says that something goes wrong, and what a computer was doing: prose on cards,
+    such as news of their prices, seldom does both."""
+    return _TROUBLE.search(text) is not None and _AT_WORK.search(text) is not None

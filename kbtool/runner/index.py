@@ -201,6 +201,7 @@ def _texts(pattern: Pattern) -> list[tuple[str, float]]:
 
 
 def _of_tool(document: Document) -> Any:
+    from kbtool.model.expression import words_in
     from kbtool.model.symptom import UNCHECKED, Symptoms
     from kbtool.store.load import validate
 
@@ -213,7 +214,7 @@ def _of_tool(document: Document) -> Any:
         "found": [
             [one.id, one.title, one.advice,
              counted([(one.title, 3), (one.words or "", 2), (one.advice, 0.5),
-                      (one.example, 1.5)])]
+                      (one.example, 1.5), (words_in(one.match), 1.5)])]
             for one in tool.symptoms
         ],
         "demanded": _demanded(one.match for one in tool.symptoms),

@@ -21,7 +21,7 @@ from kbtool.runner.explain import (
     says_just_this,
     seen,
 )
-from kbtool.runner.field import ELSEWHERE, is_about_cards, is_of_the_field
+from kbtool.runner.field import ELSEWHERE, is_about_cards, is_of_the_field, tells_trouble
 from kbtool.runner.index import Index, Record, index_of
 from kbtool.runner.resemble import Found
 from kbtool.store.tree import KnowledgeBase
@@ -29,8 +29,8 @@ from kbtool.store.tree import KnowledgeBase
 LEAST_SHARE = 0.5
 """A record resembles a question of which it has so much, by weight of the words."""
 LEAST_SHARE_OF_ERROR = 0.15
-"""The same of a symptom, for a line that reports an error: such lines have names of one's own,
-which no record has."""
+"""The same of a symptom, for a line that reports an error or a text that tells of trouble with a
+card: lines have names of one's own, which no record has, and people say a thing in many ways."""
 LEAST_WORDS = 2
 LEAST_SCORE_OF_ERROR = 8.0
 """A symptom that shares only common words with such a line (failed, kernel, error) has less."""
@@ -162,14 +162,15 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
     tools = base.catalogue.values()
     is_known = is_of_the_field(about) or bool(printed_by(tools, about))
     names_card = bool(found.architectures) or is_about_cards(start) or is_about_cards(about)
+    in_trouble = is_about_cards(about) and tells_trouble(about)
     index = indexed(base, sessions=False)
     best: dict[str, Found[Record]] = {}
     for question in questions:
         signed = about if is_known else question  # a line of no known field has to say it itself
-        candidates = {tool.id for tool in tools if _may_be_of(tool, signed)}
+        candidates = {tool.id for tool in tools if in_trouble or _may_be_of(tool, signed)}
         if printed := printed_by(tools, question):
             candidates &= printed
-        is_error = reports_error(question)
+        is_error = in_trouble or reports_error(question)
         for hit in index.words.find(question):
             if hit.item.tool and hit.item.tool not in candidates:
                 continue
@@ -194,7 +195,7 @@ def _is_near(hit: Found[Record], *, is_error: bool, is_known: bool) -> bool:
 
     Args:
         hit: the record, and what it has.
-        is_error: the question is a line that reports an error.
+        is_error: the question is a line that reports an error, or tells of trouble with a card.
         is_known: it is of the field, or a tool of the catalogue printed it.
     """
     if len(set(hit.shared)) < LEAST_WORDS:

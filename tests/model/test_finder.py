@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtool.model import expression as module
-from kbtool.model.expression import Finder, demanded, found_in, of_shapes, shaped
+from kbtool.model.expression import Finder, demanded, found_in, of_shapes, shaped, words_in
 from kbtool.model.profile import lines_of
 from kbtool.store.tree import KnowledgeBase
 
@@ -163,3 +163,16 @@ def test_many_lines_that_differ_in_their_words_are_searched_for_all_texts_at_onc
     words = [f"{'abcdefgh'[n % 8] * (n % 401)} word {'xyz'[n % 3] * (n % 97)}" for n in range(4000)]
     finder.feed(shaped(enumerate([*words, "the alpha beta", "a gamma delta"])))
     assert finder.found == {0: (4000, "the alpha beta"), 1: (4001, "a gamma delta")}
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (r"(?i)\b(kernels?|gpu)\b.{0,60}\b(wrong|corrupt\w*)", "kernels gpu wrong corrupt"),
+        (r"\bCUDA_ERROR_[A-Z]|all[-_ ]?reduce", "CUDA_ERROR_ all reduce"),
+        (r"(?i:does ?n[o't]+ start) \(x\)", "does n start x"),
+        (r"^[0-9]{1,3}$", ""),
+    ],
+)
+def test_the_words_of_an_expression_are_those_of_all_its_alternatives(expression, words):
+    assert words_in(expression).split() == words.split()

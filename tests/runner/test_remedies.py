@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.runner import index, remedies
-from kbtool.runner.field import is_about_cards, is_of_the_field
+from kbtool.runner.field import is_about_cards, is_of_the_field, tells_trouble
 from kbtool.runner.resemble import Words, counted, stem_of, words
 from kbtool.store.tree import KnowledgeBase
 
@@ -130,6 +130,43 @@ def test_what_resembles_is_of_a_tool_that_the_text_has_a_sign_of(base):
     text = "NVRM: nvAssertFailedNoLog: Assertion failed: NULL != pRpc @ rpc.c:65"  # of the driver
     found = explained.explain(base, [text.encode()]).fits
     assert not [fit.name for fit in found if fit.name.startswith("nvcc/")]
+
+
+def test_a_record_is_found_by_a_word_that_only_its_expression_has(base):
+    symptom = next(one for one in base.catalogue["performance"].symptoms if one.id == "clocks-drop")
+    written = f"{symptom.title} {symptom.words} {symptom.advice} {symptom.example}"
+    assert "capped" in symptom.match and "capped" not in written
+    assert "performance/clocks-drop" in [hit.id for hit in remedies.search(base, "capped").hits]
+
+
+@pytest.mark.parametrize(
+    ("question", "right"),
+    [
+        (
+            "half of the GPUs wait at the start of the second epoch, training stops",
+            "nccl/hangs",
+        ),
+        (
+            "for large blocks my CUDA kernel has lower bandwidth, I have no idea why",
+            "performance/size-cliff",
+        ),
+    ],
+)
+def test_a_question_needs_neither_the_sign_of_a_tool_nor_half_of_its_words(base, question, right):
+    assert right in [fit.name for fit in explained.explain(base, [question.encode()]).fits[:3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("training hangs on the second GPU", True),
+        ("GPU usage stays at 25%", True),
+        ("demand for GPUs is lower than analysts expected", False),
+        ("a new kernel for the GPU, with benchmarks", False),
+    ],
+)
+def test_trouble_is_what_goes_wrong_and_what_a_computer_was_doing(text, told):
+    assert tells_trouble(text) is told
 
 
 def test_a_general_cause_keeps_records_that_the_text_resembles_beside_it(base):
