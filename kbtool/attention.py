@@ -164,8 +164,7 @@ def split_k_attention(
             keys come after those of their ancestors: ``(B, Sq, words)``, with ``cu_seqlens_q``
             ``(total_q, words)``, int64, contiguous, on the device of ``q``. Of the keys that
             ``causal`` (needed) lets a query see, key ``valid - 64 * words + j`` is hidden if bit
-            ``j % 64`` of word ``j // 64`` is 0; earlier keys are not. So -1 hides nothing. CUDA
-            does not take it yet.
+            ``j % 64`` of word ``j // 64`` is 0; earlier keys are not. So -1 hides nothing.
         variant: Name of the implementation: ``two_pass`` on the CPU; ``fa1``, ``two_pass`` or
             ``fused`` on CUDA, and ``wgmma`` on sm_90. Default: the fastest for the shapes and the
             device.

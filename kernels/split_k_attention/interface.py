@@ -210,8 +210,6 @@ def _check_tree_mask(tree_mask: Tensor, q: Tensor, causal: bool) -> None:
         _fail(f"tree_mask must have shape ({layout}, words) with at least one word, got {got}")
     if not causal:
         _fail("tree_mask must come with causal=True, got causal=False")
-    if q.device.type == "cuda":
-        _fail("tree_mask must be left out on CUDA, whose kernels have no tree masks, got a tensor")
 
 
 def _check_block_table(block_table: Tensor, B: int | SymInt) -> None:

@@ -127,6 +127,11 @@ KBTOOL_PARAMS_FUNCTION int64_t first_visible_key(int64_t window, int64_t i, int6
   return hidden < 0 ? 0 : hidden;
 }
 
+// The first key that a tree mask has a bit for; negative if it has more bits than there are keys.
+KBTOOL_PARAMS_FUNCTION int64_t first_tree_key(const SplitKParams& p, int64_t valid) {
+  return valid - TREE_MASK_BITS * p.tree_mask_words;
+}
+
 // Packed queries are cut into tiles entry by entry, and the tiles numbered so that the first of an entry follows from
 // the queries before it alone: an entry has all the numbers up to the next one's first, at most one more than it needs.
 // What follows the last entry counts as one entry more.

@@ -320,7 +320,7 @@ class PartialItem {
 
   // The first key that a tree mask has a bit for; past every key without one.
   int64_t first_tree_key() const {
-    return p.tree_mask == nullptr ? valid : valid - TREE_MASK_BITS * p.tree_mask_words;
+    return p.tree_mask == nullptr ? valid : kbtool::first_tree_key(p, valid);
   }
 
   bool tree_hides(int64_t row, int64_t key) const {

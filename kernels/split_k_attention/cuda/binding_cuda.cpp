@@ -91,7 +91,8 @@ Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, boo
   const bool window = hides || (options.window.has_value() && options.num_splits.has_value());
   sizes.packed = kbtool::is_packed(options);
   sizes.total_q = sizes.packed ? q.size(0) : 0;
-  sizes.options = window || options.softcap.has_value();
+  sizes.tree = options.tree_mask.has_value();
+  sizes.options = window || options.softcap.has_value() || (sizes.tree && !sizes.packed);
   return sizes;
 }
 
@@ -128,6 +129,7 @@ void check_plain(const Tensor& k, const CallOptions& options, const std::string&
   refuse("softcap", options.softcap.has_value());
   refuse("sinks", options.sinks.has_value());
   refuse("cu_seqlens_q", kbtool::is_packed(options));
+  refuse("tree_mask", options.tree_mask.has_value());
 }
 
 struct Cuda {
@@ -153,9 +155,6 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
-    if (options.tree_mask.has_value()) {
-      fail("tree_mask must be left out on CUDA, whose kernels have no tree masks, got a tensor");
-    }
     // A plan of pages is asked for without the lengths that its call has.
     const bool lengths = options.kv_lengths.has_value() || options.block_table.has_value();
     return plan(q, k, with_layout(sizes_of(q, k, options, lengths), k, v, options), options);
@@ -172,7 +171,9 @@ struct Cuda {
       odd.by_element = true;
       Sizes odd_ends = best;  // rows of an odd number of columns, which TMA reads
       odd_ends.by_element = true;
-      for (const Sizes& sizes : {best, unaligned, odd, odd_ends}) {
+      Sizes tree = best;  // which is unknown too
+      tree.tree = true;
+      for (const Sizes& sizes : {best, unaligned, odd, odd_ends, tree}) {
         most = std::max(most, plan(q, k, sizes, options).workspace_numel);
       }
     }

@@ -16,8 +16,8 @@
   X(kernel, bf16, 64) X(kernel, bf16, 128) X(kernel, bf16, 256)
 
 // F(X, kernel). _unaligned: some row of k or v cannot be copied 16 bytes at a time. _paged: k and v lie in pages.
-// _options: the call has a window or softcap, which fused_unaligned takes too. _packed: the call has packed queries, and
-// _e4m3, _e5m2: k and v have 8 bits; those of fused all take a window and softcap. fused_unaligned and its _packed form
+// _options: the call has a window, softcap or tree mask, which fused_unaligned takes too. _packed: the call has packed
+// queries, and _e4m3, _e5m2: k and v have 8 bits; those of fused all take the options. fused_unaligned and its _packed form
 // take 8 bits too.
 #define KBTOOL_KERNELS(F, X)                                    \
   F(X, fused) F(X, fused_unaligned) F(X, fused_paged)           \

@@ -5,7 +5,7 @@
 //   Element, D             element type; compiled head dimension
 //   BLOCK_M, BLOCK_KV      rows of a query tile, keys of a key block
 //   INTERLEAVED_KEYS       key blocks go to the splits in turn (work_unit.cuh)
-//   OPTIONS                the call may have a window or softcap
+//   OPTIONS, TREES         the call may have a window or softcap; a tree mask
 //   PACKED                 the call has packed queries
 //   PAIRED                 two blocks multicast k and v to each other
 //   THREADS                threads of the block without producer warps

@@ -108,6 +108,41 @@ __device__ __forceinline__ void online_softmax(float (&s)[TILES][4], float c, La
   }
 }
 
+// Of the 64 keys from `key` on, counted in the entry, the bits of those that the tree mask does not hide from a row of the
+// tile. It has none for keys before its own and past the length.
+template <class Unit>
+__device__ __forceinline__ uint64_t tree_bits(const FusedParams& fp, const Unit& at, int row, int64_t key) {
+  const int64_t words = fp.p.tree_mask_words;
+  const RowIndex index = row_index(fp, at, row);
+  const auto* mask = reinterpret_cast<const unsigned long long*>(fp.p.tree_mask) +
+                     (static_cast<int64_t>(index.batch) * fp.p.Sq + index.query) * words;
+  const auto load = [&](int64_t word) { return word >= 0 && word < words ? __ldcg(mask + word) : ~0ull; };
+  const int64_t bit = key - first_tree_key(fp.p, at.valid);
+  const int64_t word = bit >> 6;
+  const int shift = static_cast<int>(bit & 63);
+  return shift == 0 ? load(word) : load(word) >> shift | load(word + 1) << (64 - shift);
+}
+
+// Hides keys of a block from the lane's rows, first_row and first_row + 8 of the tile. A word has the bits of eight tiles
+// of eight keys.
+template <class Unit, int TILES>
+__device__ __forceinline__ void mask_logits_by_tree(float (&s)[TILES][4], const FusedParams& fp, const Unit& at,
+                                                    int first_row, int64_t key0, int lane) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = min(first_row + half * 8, at.rows - 1);
+    uint64_t bits = 0;
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+      if (tile % 8 == 0) bits = tree_bits(fp, at, row, key0 + tile * 8) >> (lane % 4 * 2);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if ((bits >> (tile % 8 * 8 + i) & 1) == 0) s[tile][half * 2 + i] = -CUDART_INF_F;
+      }
+    }
+  }
+}
+
 template <class C>
 __device__ __forceinline__ void rescale_output(LaneState<C>& state, const float (&alpha)[2],
                                                const bool (&exists)[2]) {
@@ -133,12 +168,12 @@ __device__ __forceinline__ int column_of(int tile, int i, int lane) {
 }
 
 // 0 * NaN is NaN, so a non-finite value would reach rows that do not see its key. Where that may happen,
-// such values are zeroed in shared memory, and this adds them to the rows that do see them. They are read
-// from global memory again, where they are Stored: it is rare.
+// such values are zeroed in shared memory, and this adds them to the lane's rows, first_row and first_row + 8, that do see
+// them. They are read from global memory again, where they are Stored: it is rare.
 template <class Stored, class C>
-__device__ __forceinline__ void add_stored_non_finite(const FusedParams& fp, const WorkUnit& at,
+__device__ __forceinline__ void add_stored_non_finite(const FusedParams& fp, const WorkUnitOf<C>& at,
                                                       int64_t key0, const SeenKeys<int64_t>& seen,
-                                                      int lane, LaneState<C>& state) {
+                                                      int first_row, int lane, LaneState<C>& state) {
   const Strides4& stride = fp.p.v_stride;
   const int64_t end = min(key0 + C::BLOCK_KV, at.key_end - at.key_begin);
 #pragma unroll 1
@@ -152,7 +187,10 @@ __device__ __forceinline__ void add_stored_non_finite(const FusedParams& fp, con
       if (isfinite(x)) continue;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const bool sees = key < seen.end[half] && (!C::OPTIONS || key >= seen.first[half]);
+        bool sees = key < seen.end[half] && (!C::OPTIONS || key >= seen.first[half]);
+        if (C::TREES && sees && fp.p.tree_mask != nullptr) {
+          sees = (tree_bits(fp, at, min(first_row + half * 8, at.rows - 1), at.key_begin + key) & 1) != 0;
+        }
         if (sees) state.o[column / 2][half * 2 + column % 2] += x;
       }
     }
@@ -160,14 +198,15 @@ __device__ __forceinline__ void add_stored_non_finite(const FusedParams& fp, con
 }
 
 template <class C>
-__device__ __forceinline__ void add_non_finite(const FusedParams& fp, const WorkUnit& at, int64_t key0,
-                                               const SeenKeys<int64_t>& seen, int lane, LaneState<C>& state) {
+__device__ __forceinline__ void add_non_finite(const FusedParams& fp, const WorkUnitOf<C>& at, int64_t key0,
+                                               const SeenKeys<int64_t>& seen, int first_row, int lane,
+                                               LaneState<C>& state) {
   using Kv = typename C::Kv;
   if constexpr (C::SCALED && !IS_FP8<Kv>) {  // a tile of 16 bits may hold 8 that were widened
-    if (fp.p.kv_type == KvType::e4m3) return add_stored_non_finite<e4m3>(fp, at, key0, seen, lane, state);
-    if (fp.p.kv_type == KvType::e5m2) return add_stored_non_finite<e5m2>(fp, at, key0, seen, lane, state);
+    if (fp.p.kv_type == KvType::e4m3) return add_stored_non_finite<e4m3>(fp, at, key0, seen, first_row, lane, state);
+    if (fp.p.kv_type == KvType::e5m2) return add_stored_non_finite<e5m2>(fp, at, key0, seen, first_row, lane, state);
   }
-  add_stored_non_finite<Kv>(fp, at, key0, seen, lane, state);
+  add_stored_non_finite<Kv>(fp, at, key0, seen, first_row, lane, state);
 }
 
 // Calls body(row, half, l) for each of the lane's rows in the tile; l is the sum over the whole row.

@@ -31,8 +31,10 @@ struct Sizes {
   bool by_element;  // rows of k and v are copied element by element (layout.h)
   bool paged;       // k and v lie in pages
   bool fp8;         // k and v have 8 bits: only fused takes them
-  bool options;     // a window or softcap: only fused takes them. Skv is then what a window leaves of it
+  bool options;     // only fused takes them: a window, softcap, or the tree mask of queries that are not packed. Skv is
+                    // then what a window leaves of it
   bool packed;      // queries of unlike lengths, which only the device knows: Sq is the most of an entry
+  bool tree;        // a tree mask
   int64_t total_q;  // packed queries of all entries
 
   int64_t rows() const { return (packed ? total_q : B * Sq) * H; }

@@ -45,6 +45,7 @@ struct FusedConfig {
   static constexpr bool ALIGNED = LAYOUT != KvLayout::unaligned;  // rows of k and v copy 16 bytes at a time
   static constexpr bool PAGED = LAYOUT == KvLayout::paged;
   static constexpr bool OPTIONS = OPTIONS_;  // the call may have a window or softcap
+  static constexpr bool TREES = OPTIONS;     // the call may have a tree mask
   static constexpr bool PACKED = PACKED_;    // the call has packed queries
   // The call may have k_scale and v_scale: 8 bits, which unaligned rows may have too, but not those of the ragged kernel,
   // the only one that is compiled for such rows without options.
@@ -245,9 +246,10 @@ __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)
   for (int i = 0; i < 4; ++i) sum[i] += product[i];
 }
 
-template <class C, bool FALLBACK>
+// mask(s) hides the keys that a row does not see.
+template <class C, bool FALLBACK, class Mask>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
-                                             uint32_t v_tile, bool masked, const SeenKeys<int>& seen,
+                                             uint32_t v_tile, const Mask& mask,
                                              const bool (&exists)[2], const FusedParams& fp,
                                              const float (&logit_scale)[2], int lane, LaneState<C>& state) {
   using Traits = typename C::Products;
@@ -292,7 +294,7 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
       }
     }
   }
-  if (masked) mask_logits<C::OPTIONS>(s, seen, lane);
+  mask(s);
 
   float alpha[2];
   online_softmax<FALLBACK>(s, fp.c, state, alpha);
@@ -383,21 +385,24 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     logit_scale[1] *= undo[1];
   }
   apply_query_factor<C>(fp, q);
-  const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
-                          row_warp * 16 + 8 + lane / 4 < at.rows};
+  const int first_row = row_warp * 16 + lane / 4;  // of the lane's two
+  const bool exists[2] = {first_row < at.rows, first_row + 8 < at.rows};
 
   // The keys, counted from key_begin, that each of the lane's two rows sees; and those that all rows of the warp see,
   // [first_of_all, seen_by_all). Rows past the tile's end are computed too and dropped.
   SeenKeys<int64_t> seen_by_row;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = min(row_warp * 16 + half * 8 + lane / 4, at.rows - 1);
+    const int row = min(first_row + half * 8, at.rows - 1);
     seen_by_row.end[half] = min(seen_keys(fp, at, row), at.key_end) - at.key_begin;
     if constexpr (C::OPTIONS) seen_by_row.first[half] = first_seen_key(fp, at, row) - at.key_begin;
   }
-  const int64_t seen_by_all =
+  int64_t seen_by_all =
       min(seen_keys(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
   int64_t first_of_all = 0;
+  if constexpr (C::TREES) {
+    if (fp.p.tree_mask != nullptr) seen_by_all = min(seen_by_all, first_tree_key(fp.p, at.valid) - at.key_begin);
+  }
   if constexpr (C::OPTIONS) {
     first_of_all = first_seen_key(fp, at, min(row_warp * 16 + 15, at.rows - 1)) - at.key_begin;
   }
@@ -429,9 +434,16 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
           if constexpr (C::OPTIONS) seen.first[half] = in_block(seen_by_row.first[half]);
         }
       }
-      attend_block<C, FALLBACK>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp, logit_scale, lane, state);
+      const auto mask = [&](auto& s) {
+        if (!masked) return;
+        mask_logits<C::OPTIONS>(s, seen, lane);
+        if constexpr (C::TREES) {
+          if (fp.p.tree_mask != nullptr) mask_logits_by_tree(s, fp, at, first_row, at.key_begin + key0, lane);
+        }
+      };
+      attend_block<C, FALLBACK>(q, tile, tile + C::TILE_BYTES, mask, exists, fp, logit_scale, lane, state);
       if constexpr (FALLBACK) {
-        if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, lane, state);
+        if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, first_row, lane, state);
       }
     }
     group_sync<C>();
@@ -455,13 +467,13 @@ __device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUn
   store_group_state<C>(fp, at, region, ml, row_warp, lane, state);
 }
 
-// Whether a row of the warp has had large logits or, under a causal mask or a window, has a non-finite output, which
-// may come from a key that the row does not see.
+// Whether a row of the warp has had large logits or, where a row may not see all keys, has a non-finite output, which may
+// come from a key that the row does not see.
 template <class C>
 __device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const WorkUnit& at,
                                            int row_warp, int lane, const LaneState<C>& state) {
   bool needed[2] = {state.needs_fallback[0], state.needs_fallback[1]};
-  if (fp.p.causal && (fp.p.Sq > 1 || (C::OPTIONS && fp.p.window > 0))) {
+  if (fp.p.causal && (fp.p.Sq > 1 || (C::OPTIONS && fp.p.window > 0) || (C::TREES && fp.p.tree_mask != nullptr))) {
     float zero[2] = {0.0f, 0.0f};  // NaN once a non-finite value is multiplied by 0
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {

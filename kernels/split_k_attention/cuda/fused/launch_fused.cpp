@@ -27,7 +27,7 @@ FusedKernel kernel_of(const FusedPlan& plan, const SplitKParams& p) {
     if (p.kv_type == KvType::e4m3) return paged ? FusedKernel::fused_paged_e4m3 : FusedKernel::fused_e4m3;
     return paged ? FusedKernel::fused_paged_e5m2 : FusedKernel::fused_e5m2;
   }
-  if (p.window > 0 || p.softcap > 0) {
+  if (p.window > 0 || p.softcap > 0 || p.tree_mask != nullptr) {
     return paged     ? FusedKernel::fused_paged_options
            : aligned ? FusedKernel::fused_options
                      : FusedKernel::fused_unaligned;
@@ -111,6 +111,7 @@ SplitKParams entries_of(SplitKParams p, int64_t first, int64_t count) {
   }
   p.out = static_cast<char*>(p.out) + bytes(p.out_stride);
   if (p.lse != nullptr) p.lse += first * p.lse_stride.batch;
+  if (p.tree_mask != nullptr) p.tree_mask += first * p.Sq * p.tree_mask_words;
   p.B = count;
   if (p.cu_seqlens_q == nullptr) p.entries = count;  // packed queries are one entry of q, and go as a whole
   return p;

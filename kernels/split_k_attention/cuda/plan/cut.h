@@ -97,8 +97,8 @@ inline int64_t choose_packed_splits(FusedPlan plan, const Sizes& sizes, const Ca
 }
 
 inline FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
-  // With D of 256 two warpgroups leave no shared memory for the merge.
-  const bool two_warpgroups = sizes.rows_of_kv_head() > ROWS_PER_WARPGROUP && sizes.D <= 128;
+  // With D of 256 two warpgroups leave no shared memory for the merge, and with a tree mask no registers.
+  const bool two_warpgroups = sizes.rows_of_kv_head() > ROWS_PER_WARPGROUP && sizes.D <= 128 && !sizes.tree;
   const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
   FusedPlan plan = plan_of(true, two_warpgroups ? 2 : 1, sizes);
   plan.num_splits = splits > 0     ? splits

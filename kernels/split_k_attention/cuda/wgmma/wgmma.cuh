@@ -31,6 +31,7 @@ struct WgmmaConfig {
   static constexpr bool INTERLEAVED_KEYS = false;
   static constexpr bool OPTIONS = false;
   static constexpr bool PACKED = PACKED_;
+  static constexpr bool TREES = PACKED && WARPGROUPS == 1;  // with two, registers would spill
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
   static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor
@@ -147,12 +148,20 @@ __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
 }
 
+// The keys before this one, counted in the entry, are visible to every row of the tile or pair of tiles.
+template <class C>
+__device__ __forceinline__ int64_t seen_by_each_row(const FusedParams& fp, const WorkUnitOf<C>& at) {
+  const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at));
+  if (!C::TREES || fp.p.tree_mask == nullptr) return seen;
+  return max(int64_t{0}, min(seen, first_tree_key(fp.p, at.valid)));
+}
+
 // Keys below this index, counted from key_begin, are visible to every row of the tile or pair of tiles. A V tile
 // past it may meet weight 0, and 0 * NaN is NaN, so it is scanned first.
 template <class C>
 __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnitOf<C>& at) {
   constexpr int64_t ALL = int64_t{1} << 62;
-  const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at));
+  const int64_t seen = seen_by_each_row<C>(fp, at);
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
 }
 
@@ -425,8 +434,11 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
     seen_by_row.end[half] =
         min(seen_keys(fp, at, min(row, at.rows - 1)), at.key_end) - at.key_begin;
   }
-  const int64_t seen_by_all =
+  int64_t seen_by_all =
       min(seen_keys(fp, at, min(first_row, at.rows - 1)), at.key_end) - at.key_begin;
+  if constexpr (C::TREES) {
+    if (fp.p.tree_mask != nullptr) seen_by_all = min(seen_by_all, first_tree_key(fp.p, at.valid) - at.key_begin);
+  }
 
   float s[TILES][4];
   uint32_t weights[C::BLOCK_KV / 16][4];
@@ -442,6 +454,9 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
             max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row.end[half] - key0)));
       }
       mask_logits<false>(s, seen, lane);
+      if constexpr (C::TREES) {
+        if (fp.p.tree_mask != nullptr) mask_logits_by_tree(s, fp, at, first_row + lane / 4, at.key_begin + key0, lane);
+      }
     }
     online_softmax<true>(s, fp.c, state, alpha);
   };
@@ -451,7 +466,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
     if (plain || key0 + C::BLOCK_KV <= seen_by_tile) return;
     const bool zeroed = ring.zeroed(smem)[stage] == key0;
     __syncwarp();  // every lane has read `zeroed` before the stage is freed
-    if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, lane, state);
+    if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, first_row + lane / 4, lane, state);
   };
   const auto pack_weights = [&] {
 #pragma unroll
@@ -521,7 +536,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
   int64_t key0 = C::BLOCK_KV;
   // A loop without mask and scan: 1 to 2 % faster for 64 and more queries, no difference for fewer (H200).
   if constexpr (C::WARPGROUPS == 2) {
-    const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at)) - at.key_begin;
+    const int64_t seen = seen_by_each_row<C>(fp, at) - at.key_begin;
     const int64_t last_plain = min(seen, keys) - C::BLOCK_KV;
 #pragma unroll 1
     for (; key0 <= last_plain; key0 += C::BLOCK_KV) next_block(key0, PLAIN);
