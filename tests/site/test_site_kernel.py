@@ -42,6 +42,8 @@ KERNEL = {
                   "large": {"title": "Large", "cases": [{"S": "4096"}, {"S": "8192"}]}},
 }  # fmt: skip
 
+CHARTS = at.topic_page("copy", "charts")
+
 README = (
     "# Copy\n\nSee [the header](copy.h), `cuda/copy.cu` and [what is not there](gone.h).\n\n"
     "[Why](DESIGN.md) it is so.\n\n"
@@ -261,7 +263,7 @@ def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
         "": [(1, "Copy"), (2, "Beside its peers"), (2, "Use and limits"), (3, "How")],
         "/fastest": [(1, "Copy: fastest for your shape"), (2, "How it is found"),
                      (2, "Every measured case")],
-        "/charts": [(1, "Copy: charts")],
+        "/charts": [(1, "Copy: charts"), (2, "Ratios, shape by peer")],
         "/results": [(1, "Copy: results"), *machines],
         "/history": [(1, "Copy: history"), *machines],
         "/variants": [(1, "Copy: variants"), (2, "cuda")],
@@ -517,8 +519,9 @@ def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
     result["arithmetic_gflop_s"] = {"float32": 2000.0}
     for case, flops in zip(result["cases"], (3_000_000, 60_000_000), strict=True):
         case |= {"computes_in": "float32", "flops": flops}
-    results = topics(make(tmp_path / "kb", record))["results"]
-    (chart,) = [line for line in results.splitlines() if "Roofline in float32 on H1" in line]
+    made = make(tmp_path / "kb", record)
+    results, charts = topics(made)["results"], unescape(made[CHARTS])
+    (chart,) = [line for line in charts.splitlines() if "Roofline in float32 on H1" in line]
     svg = parsed(chart.strip())
     reads = "s float32, ours: 600 GFLOP/s, 1.00 FLOP/B, 60.0 % of the reading ceiling"
     computes = "s float16, ours: 12,000 GFLOP/s, 10.0 FLOP/B, 600 % of the arithmetic ceiling"
@@ -534,11 +537,13 @@ def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
     on_roof = y0 + (top - y0) * (marks[reads][0] - x0) / (ridge - x0)
     assert marks[reads][1] > on_roof and marks[computes][1] < top  # below it, and above it
     assert "| 600 % <small>arithmetic</small> |" in results
-    quiet = topics(make(tmp_path / "old", NEW))["results"]
-    assert "Roofline" not in quiet and "<small>reading</small>" not in quiet
+    (link,) = {one.get("href") for one in svg.iter("a")}
+    assert at.relative(link or "", ".") == f"../../runs/{trees.session_id(0)}/{record['id']}.html"
+    old = make(tmp_path / "old", NEW)
+    assert "Roofline" not in old[CHARTS] and "<small>reading</small>" not in topics(old)["results"]
     loud = copy.deepcopy(record)
     loud["steps"][-1]["result"]["others_busy"] = 0.35
-    assert "Roofline" not in topics(make(tmp_path / "loud", loud))["results"]
+    assert "Roofline" not in make(tmp_path / "loud", loud)[CHARTS]
 
 
 def test_the_page_of_a_run_has_what_was_measured_beside_time(tmp_path: Path) -> None:

@@ -17,9 +17,19 @@ from kbtool.model.kernel import Kernel, value_text
 from kbtool.model.twin import ArmTime, MeasuredCase, MeasuredSet, ProblemField
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
+from kbtool.site.pages.measured import roofs
+from kbtool.site.parts import section
 
 _MOUNT = "kb-chart"
 """The element that ``assets/charts.js`` fills."""
+_SIGNS = (
+    "Time of each peer ÷ ours. ▲: ours is faster. ▼: the peer is faster. ≈: no difference that"
+    " counts, less than 2 % or less than the quartiles spread."
+)
+_ROOF = (
+    "Below the slope reading bounds a case, below the level arithmetic does. Both ceilings are"
+    " measured, so a point may lie a little above. A point leads to its run."
+)
 
 
 def charts(index: Index, kernel: Kernel) -> list[str]:
@@ -27,16 +37,19 @@ def charts(index: Index, kernel: Kernel) -> list[str]:
     results = index.measured[kernel.id]
     known = fields(kernel, results)
     over = axes(known, results)
-    if not over:
-        return [
-            nothing("No data because no field was timed at three sizes with the others the same.")
-        ]
-    first = lines(known, results, over[0])[0]
+    ratios = list(_map(index, kernel, results))
+    roofline = roofs(index, kernel, at.topic_page(kernel.id, "charts"))
     return [
-        heading(2, "Time over size", "size"),
-        *_over_size(index, kernel, known, over, first),
-        heading(2, "Ratios, shape by peer", "map"),
-        *_map(index, kernel, results),
+        *(
+            [
+                heading(2, "Time over size", "size"),
+                *_over_size(index, kernel, known, over, lines(known, results, over[0])[0]),
+            ]
+            if over
+            else [nothing("No data because no field was timed at three sizes, the others alike.")]
+        ),
+        section("Ratios, shape by peer", "map", *([_SIGNS, *ratios] if ratios else [])),
+        section("Rooflines", "roofline", *([_ROOF, *roofline] if roofline else [])),
     ]
 
 
@@ -148,10 +161,6 @@ def _cell(case: MeasuredCase, arm: str, between: bool) -> str:
 
 
 def _map(index: Index, kernel: Kernel, results: Sequence[MeasuredSet]) -> Iterator[str]:
-    yield (
-        "Time of each peer ÷ ours. ▲: ours is faster. ▼: the peer is faster. ≈: no difference that"
-        " counts, less than 2 % or less than the quartiles spread."
-    )
     where = dict.fromkeys((of.machine, of.target, of.dtype) for of in results)
     for machine, target, dtype in where:
         found = [

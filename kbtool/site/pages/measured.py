@@ -12,6 +12,7 @@ from kbtool.ledger.headline import COLUMNS, Headline, Standing, Verdict, headlin
 from kbtool.ledger.measured import (
     Group,
     Machine,
+    groups,
     left_out_words,
     missing,
     newer_than,
@@ -52,9 +53,7 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
     parts = []
     for machine, every in found.items():
         shown = headlines(every)
-        peers = list(
-            dict.fromkeys(peer for one in shown for group in one.pooled for peer in group.peers)
-        )
+        peers = _peers(shown)
         charted, others = _charted(shown)
         apart = [one for one in shown if one not in charted]
         parts += [
@@ -63,7 +62,6 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             _against(shown, peers),
             _relative(machine, charted, peers, arms),
             *_over_size(kernel, machine, charted, peers, arms),
-            *_rooflines(machine, charted, peers, arms),
             f"Left out of the charts: {left_out_words(others)}." if others else "",
             _figures(shown),
             *_again(index, shown, here),
@@ -295,19 +293,21 @@ def _few_arms(shown: Sequence[Headline], peers: Sequence[str]) -> list[str]:
     return arms
 
 
-def _rooflines(
-    machine: Machine, shown: Sequence[Headline], peers: Sequence[str], arms: Sequence[str]
-) -> list[str]:
-    charts = rooflines(machine, shown, arms, _few_arms(shown, peers))
-    return (
-        [
-            "Rooflines: below the slope reading bounds a case, below the level arithmetic does."
-            " Both are measured, so a point may lie a little above.",
-            *charts,
-        ]
-        if charts
-        else []
-    )
+def roofs(index: Index, kernel: Kernel, here: str) -> list[str]:
+    """The rooflines of each machine; none where no arithmetic ceiling was measured."""
+    parts = []
+    for machine, every in groups(index.runs_of(kernel=kernel.id), kernel).items():
+        shown = headlines(every)
+        charted, _ = _charted(shown)
+        few = _few_arms(charted, _peers(shown))
+        parts += rooflines(machine, charted, index.arms[kernel.id], few, here)
+    return parts
+
+
+def _peers(shown: Iterable[Headline]) -> list[str]:
+    """The peers of any of the runs, the newest first."""
+    found = (peer for one in shown for group in one.pooled for peer in group.peers)
+    return list(dict.fromkeys(found))
 
 
 def _over(
