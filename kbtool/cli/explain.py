@@ -205,9 +205,11 @@ Examples:
   kbtool search --json wgmma | jq -r '.hits[].id'
 
 \b
-Patterns, symptoms, bugs, sessions and recipes are searched. Words count by their stems (compiles
-finds compiled) and by synonyms (slow finds takes long); rare words count more. Exit status: 0
-something is found; 1 nothing is."""
+Patterns, symptoms, bugs, sessions, recipes, kernels and the pages under docs/ are searched. Words
+count by their stems (compiles finds compiled) and by synonyms (slow finds takes long); rare words
+count more. Numbers are words, and S>64 finds S=64. A word that no record has is taken for those
+that are one letter away. What is called as the search says comes first (bug 4, P08). The search of
+the site ranks in the same way. Exit status: 0 something is found; 1 nothing is."""
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option("--all", "show_all", is_flag=True, help=f"Show all that is found, not {HITS}.")

@@ -82,9 +82,12 @@ class Hit(Output):
     """A record that a search finds."""
 
     rank: Annotated[int, Field(ge=1)]
-    kind: Literal["pattern", "symptom", "bug", "session", "recipe"]
+    kind: Literal[
+        "pattern", "symptom", "bug", "session", "recipe", "kernel", "term", "guide", "decision"
+    ]
     id: str
-    """The record's id; of a symptom TOOL/ID, of a bug SESSION#bugs.ID, of a recipe its name."""
+    """The record's id; of a symptom TOOL/ID, of a bug SESSION#bugs.ID, of a recipe its name,
+    of a term, a section of the guide or a decision its page under docs/."""
     title: str
     score: float
     """Higher fits better; comparable within one search only."""

@@ -5,14 +5,16 @@ With nothing changed no model is imported and no YAML read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtool.model.finding import Finding
 from kbtool.model.prose import plain
-from kbtool.runner.resemble import Words, counted
-from kbtool.store.derived import derive_all, is_unsound
+from kbtool.runner.resemble import Found, Words, counted, named
+from kbtool.store.derived import Make, derive_all, is_unsound
+from kbtool.store.document import MAX_BYTES
 from kbtool.store.order import in_order
 from kbtool.store.packaged import SYMPTOMS, other_symptoms
 from kbtool.store.scan import FileKind, files_at, folders_in, yaml_in
@@ -33,6 +35,15 @@ class Record(NamedTuple):
     path: str
     tool: str | None = None
     """The tool that a symptom is of."""
+    names: tuple[str, ...] = ()
+    """What it is called, as ``named``: a search for one of them is for this record."""
+
+
+WEIGHTS = {
+    "pattern": 1.2, "bug": 1.2, "kernel": 1.2, "term": 1.1, "decision": 0.8, "guide": 0.6,
+}  # fmt: skip
+"""What the score of a record counts by its kind: what happened here comes before what is general,
+and prose about kbtool, whose examples hold words of everything, comes last."""
 
 
 class Index(NamedTuple):
@@ -43,6 +54,26 @@ class Index(NamedTuple):
     """Expression of a symptom → the texts that it demands; see ``demanded``."""
     findings: list[Finding]
     """Against the files that do not load."""
+
+    def ranked(self, query: str) -> list[Found[Record]]:
+        """Every record that a search finds: those of this name, then the best first.
+
+        Of several of one name, those come first whose kind the search says: in "bug 4" a bug.
+        """
+        name = named(query)
+        kind, _, called = name.partition(" ")
+        found = [
+            hit._replace(score=hit.score * WEIGHTS.get(hit.item.kind, 1.0))
+            for hit in self.words.find(query, loose=True)
+        ]
+
+        def place(hit: Found[Record]) -> tuple[bool, bool, float]:
+            is_other = hit.item.kind != kind
+            names = hit.item.names
+            no = name not in names and (is_other or called not in names)
+            return no, no or is_other, -hit.score
+
+        return sorted(found, key=place)
 
     def search(self, query: str) -> dict[str, Any]:
         """What ``kbtool search --json`` prints: a ``Search`` as data."""
@@ -57,7 +88,7 @@ class Index(NamedTuple):
                 "text": hit.item.text and plain(hit.item.text),
                 "path": hit.item.path,
             }
-            for rank, hit in enumerate(self.words.find(query), 1)
+            for rank, hit in enumerate(self.ranked(query), 1)
         ]
         return {"version": 1, "hits": hits, "unknown": self.words.unknown(query)}
 
@@ -95,6 +126,18 @@ def index_of(root: Path, *, sessions: bool = True) -> Index:
         *_symptoms(others, own),
     ]
     if sessions:
+        kernels = [
+            path
+            for folder in folders_in(root, "kernels")
+            if (root / (path := f"{folder}/kernel.yaml")).is_file()
+        ]
+        written: list[tuple[FileKind, list[str]]] = [
+            ("kernel", kernels),
+            ("text", _documents(root)),
+        ]
+        for kind, files in written:
+            for path, made in _made(root, files, kind, findings):
+                found += (_record(path, *one) for one in made)
         recipes = {
             one[1]: _record(path, *one)
             for path, made in patterns.values()
@@ -114,9 +157,15 @@ def index_of(root: Path, *, sessions: bool = True) -> Index:
 
 
 def _record(
-    path: str, kind: str, id_: str, title: str, text: str | None, counts: Mapping[str, float]
+    path: str,
+    kind: str,
+    id_: str,
+    title: str,
+    text: str | None,
+    counts: Mapping[str, float],
+    names: Sequence[str] = (),
 ) -> tuple[Record, Mapping[str, float]]:
-    return Record(kind, id_, title, text, path), counts
+    return Record(kind, id_, title, text, path, None, tuple(map(named, names))), counts
 
 
 def _symptoms(
@@ -134,7 +183,8 @@ def _symptoms(
             counts = dict(of_own)
             for stem, weight in of_tool.items():
                 counts[stem] = counts.get(stem, 0.0) + weight
-            yield Record("symptom", f"{tool}/{name}", of_symptom, text, path, tool), counts
+            record = Record("symptom", f"{tool}/{name}", of_symptom, text, path, tool)
+            yield record._replace(names=(named(name),)), counts
 
 
 _CODE = ("model", "store", "runner")
@@ -144,7 +194,10 @@ def _made(
     root: Path, paths: Sequence[str], kind: FileKind, findings: list[Finding]
 ) -> Iterator[tuple[str, Any]]:
     """Path of each file that loads, and what was made of it."""
-    made = derive_all(str(root), files_at(root, paths, kind), _MAKE[kind], f"words-{kind}", _CODE)
+    made = derive_all(
+        str(root), files_at(root, paths, kind), _MAKE[kind], f"words-{kind}", _CODE,
+        opened=(_as_text, MAX_BYTES) if kind == "text" else None,
+    )  # fmt: skip
     for path, value in zip(paths, made, strict=True):
         if is_unsound(value):
             findings += value
@@ -176,10 +229,11 @@ def _of_pattern(document: Document) -> Any:
     return {
         "id": pattern.id,
         "found": ["pattern", pattern.id, pattern.title, pattern.summary,
-                  counted(_texts(pattern))],
+                  counted(_texts(pattern)), [pattern.id, pattern.title]],
         "recipes": [
             ["recipe", recipe.name, recipe.title, recipe.about,
-             counted([(recipe.title, 3), (recipe.name, 2), (recipe.about or "", 1)])]
+             counted([(recipe.title, 3), (recipe.name, 2), (recipe.about or "", 1)]),
+             [recipe.name, recipe.title]]
             for recipe in pattern.recipes
         ],
         "demanded": _demanded(one.match for one in pattern.symptoms),
@@ -189,6 +243,7 @@ def _of_pattern(document: Document) -> Any:
 def _texts(pattern: Pattern) -> list[tuple[str, float]]:
     return [
         (pattern.title, 3),
+        (pattern.id, 2),
         (pattern.summary, 2),
         (" ".join(pattern.tags), 2),
         (pattern.problem or "", 1),
@@ -228,19 +283,78 @@ def _of_session(document: Document) -> Any:
     session = validate(document, Session)
     if isinstance(session, list):
         return session
+    kernels = " ".join(session.kernels)
+    fixed = {fix.bug.rpartition(".")[2]: fix.kernel for fix in session.fixes if fix.kernel}
     return {
         "place": [session.id, session.label, session.day, session.follows, session.began()],
         "found": [
             ["session", session.id, f"{session.label}: {session.title}", session.outcome,
-             counted([(session.title, 3), (session.label, 2), (session.outcome or "", 1)])],
+             counted([(session.title, 3), (session.label, 2), (session.outcome or "", 1),
+                      (" ".join(session.lessons), 0.5)]),
+             [session.id, session.label, session.title]],
             *(
                 ["bug", f"{session.id}#bugs.{bug.id}", bug.title, bug.symptom or bug.cause,
-                 counted([(bug.title, 3), (bug.symptom or "", 1.5), (bug.cause or "", 1),
-                          (bug.error_text or "", 1)])]
+                 counted([(bug.title, 3), (bug.id, 2), (bug.symptom or "", 1.5),
+                          (bug.cause or "", 1), (bug.error_text or "", 1),
+                          (fixed.get(bug.id, kernels), 0.5)]),
+                 [bug.id, bug.title]]
                 for bug in session.bugs
             ),
         ],
     }  # fmt: skip
+
+
+def _of_kernel(document: Document) -> Any:
+    from kbtool.model.kernel import Kernel
+    from kbtool.store.load import validate
+
+    kernel = validate(document, Kernel)
+    if isinstance(kernel, list):
+        return kernel
+    sets = " ".join(case_set.title for case_set in kernel.case_sets.values())
+    return [
+        ["kernel", kernel.id, kernel.title, kernel.summary,
+         counted([(kernel.title, 3), (kernel.id, 2), (kernel.summary, 2), (sets, 0.5)]),
+         [kernel.id, kernel.title]],
+    ]  # fmt: skip
+
+
+def _documents(root: Path) -> list[str]:
+    """The hand-written pages under ``docs/``."""
+    found = (path.relative_to(root) for path in (root / "docs").rglob("*.md"))
+    return sorted(p.as_posix() for p in found if not any(part[0] in "._" for part in p.parts))
+
+
+def _as_text(raw: bytes, path: str) -> tuple[str, str]:
+    return raw.decode("utf-8", "replace"), path
+
+
+_HEADING = re.compile(r"^#{1,3} +(.+?)(?: +\{#([^}]+)\})? *$", re.MULTILINE)
+_NAMES = re.compile(r"<!-- linked as: (.*?) -->")
+
+
+def _of_text(opened: tuple[str, str]) -> Any:
+    """The sections of a hand-written page; a decision is one."""
+    text, path = opened
+    page = path.removeprefix("docs/")
+    heads = list(_HEADING.finditer(text))
+    is_decision = page.startswith("adr/")
+    found = []
+    for head, after in zip(heads[:1] if is_decision else heads, [*heads[1:], None], strict=False):
+        end = len(text) if after is None or is_decision else after.start()
+        body, title = text[head.end() : end].strip(), head[1]
+        names = [title, *(one for line in _NAMES.findall(body) for one in line.split("; "))]
+        kind = "decision" if is_decision else "term" if page == _TERMS else "guide"
+        body = _NAMES.sub("", body).strip()
+        weights = [(title, 3), (" ".join(names), 1), (body, 0.5 if is_decision else 1)]
+        found.append(
+            [kind, f"{page}#{head[2]}" if head[2] else page, title,
+             body.partition("\n\n")[0], counted(weights), names]
+        )  # fmt: skip
+    return found
+
+
+_TERMS = "guide/glossary.md"
 
 
 def _demanded(expressions: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -249,4 +363,7 @@ def _demanded(expressions: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {expression: demanded(expression) for expression in expressions}
 
 
-_MAKE = {"pattern": _of_pattern, "symptoms": _of_tool, "session": _of_session}
+_MAKE: dict[FileKind, Make] = {
+    "pattern": _of_pattern, "symptoms": _of_tool, "session": _of_session, "kernel": _of_kernel,
+    "text": _of_text,
+}  # fmt: skip

@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -21,6 +21,10 @@ _SYNONYM = 0.7
 """What a synonym counts, where the word itself counts 1."""
 _UNKNOWN = 0.25
 """What a word counts that no document has: the name of a file or of a function of one's own."""
+_MISSPELT = (0.6, 0.4)
+"""What a word counts that is one, or two, letters away from one that no document has."""
+_NUMBER = re.compile(r"(?<![a-z0-9])\d{1,9}(?![a-z0-9])")
+_COMPARED = re.compile(r"(?<![a-z0-9])([a-z][a-z0-9_]*)\s?[<>=≤≥]+\s?(\d{1,9})(?![a-z0-9])")
 _WORD = re.compile(r"[a-z][a-z0-9]*(?:[_.+-][a-z0-9]+)*\+*|(?<!\d)\d+[a-z]+\w*")
 _PARTS = re.compile(r"[_.-]")
 _HUMPED = re.compile(r"\b[A-Za-z]+[a-z0-9][A-Z][A-Za-z0-9]*|\b[A-Z]{2,}[a-z][A-Za-z0-9]*")
@@ -90,7 +94,22 @@ def counted(texts: Iterable[tuple[str, float]]) -> dict[str, float]:
         for word, times in Counter(_WORD.findall(text.lower())).items():
             for _, stem in _parts_of(word):
                 counts[stem] = counts.get(stem, 0.0) + weight * times
+        for number, times in Counter(_numbers(text)).items():
+            counts[number] = counts.get(number, 0.0) + weight * times
     return counts
+
+
+def _numbers(text: str) -> list[str]:
+    """The numbers of a text, and what is compared with a number, by whichever sign: in S > 64 there
+    are #64 and #s=64."""
+    small = text.lower()
+    compared = (f"#{name}={number}" for name, number in _COMPARED.findall(small))
+    return [*(f"#{number}" for number in _NUMBER.findall(small)), *compared]
+
+
+def named(text: str) -> str:
+    """A name as it is compared: ``bug-4`` and ``Bug 4`` are one."""
+    return " ".join(re.findall("[a-z0-9]+", text.lower()))
 
 
 class Found(NamedTuple, Generic[T]):
@@ -118,9 +137,15 @@ class Words(Generic[T]):
             self._counts.append(counts)
         self._where: dict[str, list[int]] = {}
         """Word → the documents that have it, for words that were asked for."""
-        sizes = [sum(counted.values()) for counted in self._counts]
+        sizes = [
+            sum(count for stem, count in one.items() if stem[0] != "#") for one in self._counts
+        ]
         self._sizes = sizes
         self._mean = sum(sizes) / len(sizes) if sizes else 1.0
+
+    def documents(self) -> Iterator[tuple[T, Mapping[str, float]]]:
+        """Every document, and what is counted in it."""
+        return zip(self._items, self._counts, strict=True)
 
     def knows(self, stem: str) -> bool:
         """Whether a document has the word, or a synonym of it."""
@@ -146,18 +171,53 @@ class Words(Generic[T]):
         count = len(self._places(stem))
         return math.log(1 + (len(self._items) - count + 0.5) / (count + 0.5))
 
-    def find(self, query: str) -> list[Found[T]]:
-        """Every document that has a word of the query, the best first."""
+    @cached_property
+    def _vocabulary(self) -> list[str]:
+        """Every word that may be what a misspelt one is meant to be, by its letters."""
+        return sorted({stem for counts in self._counts for stem in counts if stem.isalpha()})
+
+    def _meant(self, stem: str) -> list[tuple[str, float]]:
+        """The words that a misspelt one may be meant to be, and what each counts: one letter is
+        another, is missing, is too many, or two are swapped; in long words twice."""
+        if self.knows(stem) or not stem.isalpha() or len(stem) < _SPELT:
+            return []
+        most = 1 if len(stem) < 2 * _SPELT else 2
+        near: dict[int, list[str]] = {}
+        for word in self._vocabulary:
+            if abs(len(word) - len(stem)) <= most and len(word) >= _SPELT:
+                apart = letters_apart(stem, word)
+                if apart <= most:
+                    near.setdefault(apart, []).append(word)
+        return [(word, _MISSPELT[least - 1]) for least in sorted(near)[:1] for word in near[least]]
+
+    def find(self, query: str, *, loose: bool = False) -> list[Found[T]]:
+        """Every document that has a word of the query, the best first.
+
+        Args:
+            query: words.
+            loose: whether numbers are words too, and words may be misspelt.
+        """
         asked = {stem: word for word, stem in words(query)}
+        if loose:
+            asked |= {number: number[1:] for number in _numbers(query)}
+        alike = {
+            stem: [
+                (stem, 1.0),
+                *((other, _SYNONYM) for other in sorted(_alike(stem))),
+                *(self._meant(stem) if loose else ()),
+            ]
+            for stem in asked
+        }
         weights = {stem: self.rarity(stem) for stem in asked}
         total = sum(
-            weight if self.knows(stem) else _UNKNOWN * weight for stem, weight in weights.items()
+            weight if any(self._places(word) for word, _ in alike[stem]) else _UNKNOWN * weight
+            for stem, weight in weights.items()
         )
         scores: dict[int, float] = {}
         shares: dict[int, dict[str, float]] = {}
         for stem in asked:
             best: dict[int, tuple[float, float]] = {}
-            for word, factor in [(stem, 1.0), *((other, _SYNONYM) for other in _alike(stem))]:
+            for word, factor in alike[stem]:
                 for place in self._places(word):
                     count = self._counts[place][word]
                     length = 1 - _LENGTH + _LENGTH * self._sizes[place] / self._mean
@@ -200,6 +260,25 @@ def _parts_of(word: str) -> tuple[tuple[str, str], ...]:
     )
 
 
+_SPELT = 4
+"""A word of fewer letters is not taken for a misspelt one; one of twice as many may be two off."""
+
+
+def letters_apart(one: str, other: str) -> int:
+    """How many letters have to be changed, left out, put in or swapped with the next."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        last, row = row, [at]
+        for place, its in enumerate(other, 1):
+            least = min(last[place] + 1, row[-1] + 1, last[place - 1] + (letter != its))
+            if at > 1 and place > 1 and letter == other[place - 2] and one[at - 2] == its:
+                least = min(least, before[place - 2] + 1)
+            row.append(least)
+        before = last
+    return row[-1]
+
+
 _ENDINGS = ("ations", "ation", "ingly", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly",
             "s", "e")  # fmt: skip
 
@@ -213,6 +292,22 @@ def stem_of(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= 4:
             return word[: -len(ending)]
     return word
+
+
+def settings() -> dict[str, object]:
+    """What the ranking goes by, for ``search.js``, which ranks in the same way."""
+    return {
+        "saturation": _SATURATION,
+        "length": _LENGTH,
+        "synonym": _SYNONYM,
+        "unknown": _UNKNOWN,
+        "misspelt": _MISSPELT,
+        "spelt": _SPELT,
+        "longest": _LONGEST,
+        "stop": sorted(STOP),
+        "endings": _ENDINGS,
+        "synonyms": {stem: sorted(others) for stem, others in sorted(_synonyms().items())},
+    }
 
 
 @lru_cache(maxsize=1)

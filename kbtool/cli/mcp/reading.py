@@ -18,7 +18,9 @@ from kbtool.store.tree import Entry, KnowledgeBase
 
 Limit = Annotated[int, Field(ge=1, le=100, description="So many results at most.")]
 Offset = Annotated[int, Field(ge=0, description="Skip so many results.")]
-Kind = Literal["pattern", "symptom", "bug", "session", "recipe"]
+Kind = Literal[
+    "pattern", "symptom", "bug", "session", "recipe", "kernel", "term", "guide", "decision"
+]
 
 
 class SearchAnswer(Answer):
@@ -37,8 +39,8 @@ def search(
     limit: Limit = 10,
     offset: Offset = 0,
 ) -> SearchAnswer:
-    """Search patterns, symptoms, bugs, sessions and recipes by words, the best first. Words count
-    by their stems and synonyms; rare words count more."""
+    """Search patterns, symptoms, bugs, sessions, recipes, kernels and pages under docs/ by words,
+    the best first. Words count by their stems and synonyms; rare words count more."""
     from kbtool.runner import remedies
 
     if not words.strip():

@@ -5,6 +5,9 @@
  * (ADR 0018). A page is found where all words of the query stand anywhere on it; where there is
  * none, those with the most of them. Function words are left out. "Words in quotes" are looked for as
  * they stand.
+ *
+ * Records come first, in the order of `kbtool search`: the build puts its index, KB_WORDS, ahead of
+ * this file, and ranking() does what kbtool/runner/resemble.py does (ADR 0064).
  */
 "use strict";
 (() => {
@@ -12,7 +15,10 @@
   const AROUND = 60, TEASER = 240, SECTIONS = 6;
   const FEW = 10; // a compound that fewer records have is looked for by its longer part as well
   const COMMON = 3; // a heading that more records have, as Evidence, tells none of them from another
+  const ENOUGH = 0.5; // a record that has less of what was asked comes after pages with all words
+  const LATER = /^(runs|sweeps|guide\/schema|tags)\//; // what programs wrote comes after what people did
   let records = [];
+  let ranked = () => [];
 
   const CODED = { "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&" };
   const decode = (text) =>
@@ -39,6 +45,7 @@
       having.get(section.inTitle).add(record);
     }
     records = [...byRecord.values()];
+    if (typeof KB_WORDS !== "undefined") ranked = ranking(KB_WORDS);
     for (const [first, ...others] of records)
       for (const section of others) section.isCommon = having.get(section.inTitle).size > COMMON;
   };
@@ -149,6 +156,149 @@
   /* Of two that are as good, what says less else first: a symptom before a listing of many. */
   const better = (a, b) => b.score - a.score || a.section.text.length - b.section.text.length;
 
+  /* Okapi BM25 with stems, synonyms and misspelt words, as Words.find and Index.ranked have it. */
+  const ranking = (kb) => {
+    const WORDS = /[a-z][a-z0-9]*(?:[_.+-][a-z0-9]+)*\+*|(?<!\d)\d+[a-z]+[\p{L}\p{N}_]*/gu;
+    const HUMPED = /\b[A-Za-z]+[a-z0-9][A-Z][A-Za-z0-9]*|\b[A-Z]{2,}[a-z][A-Za-z0-9]*/g;
+    const HUMPS = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g;
+    const NUMBERS = /(?<![a-z0-9])\d{1,9}(?![a-z0-9])/g;
+    const COMPARED = /(?<![a-z0-9])([a-z][a-z0-9_]*)\s?[<>=≤≥]+\s?(\d{1,9})(?![a-z0-9])/g;
+    const stop = new Set(kb.stop);
+    const isAlpha = (word) => /^\p{L}+$/u.test(word);
+    const stemOf = (word) => {
+      if (isAlpha(word))
+        for (const ending of kb.endings)
+          if (word.endsWith(ending) && word.length - ending.length >= 4) return word.slice(0, -ending.length);
+      return word;
+    };
+    const stemsOf = (text) => {
+      const parts = (text.match(HUMPED) || []).map((name) => name.replace(HUMPS, " ")).join(" ");
+      const stems = new Set();
+      for (const word of `${text} ${parts}`.toLowerCase().match(WORDS) || [])
+        if (word.length <= kb.longest)
+          for (const part of new Set([word, ...word.split(/[_.-]/)]))
+            if (part.length > 1 && !stop.has(part) && !/^\d+$/.test(part)) stems.add(stemOf(part));
+      const small = text.toLowerCase();
+      for (const number of small.match(NUMBERS) || []) stems.add(`#${number}`);
+      for (const [, name, number] of small.matchAll(COMPARED)) stems.add(`#${name}=${number}`);
+      return [...stems];
+    };
+    const nameOf = (text) => (text.toLowerCase().match(/[a-z0-9]+/g) || []).join(" ");
+
+    const where = new Map(kb.words.map((word) => [word, []]));
+    const sizes = kb.records.map(([, , , counts], place) => {
+      let size = 0;
+      for (let at = 0; at < counts.length; at += 2) {
+        const word = kb.words[counts[at]];
+        where.get(word).push([place, counts[at + 1]]);
+        if (word[0] !== "#") size += counts[at + 1];
+      }
+      return size;
+    });
+    const mean = sizes.length ? sizes.reduce((sum, size) => sum + size) / sizes.length : 1;
+    const vocabulary = kb.words.filter(isAlpha).sort();
+    const places = (word) => where.get(word) || [];
+    const rarity = (word) => {
+      const count = places(word).length;
+      return Math.log(1 + (kb.records.length - count + 0.5) / (count + 0.5));
+    };
+    const lettersApart = (one, other) => {
+      let before = [], row = Array.from({ length: other.length + 1 }, (_, at) => at);
+      for (let at = 1; at <= one.length; at++) {
+        const last = row;
+        row = [at];
+        for (let place = 1; place <= other.length; place++) {
+          const is = one[at - 1] === other[place - 1];
+          let least = Math.min(last[place] + 1, row[place - 1] + 1, last[place - 1] + (is ? 0 : 1));
+          if (at > 1 && place > 1 && one[at - 1] === other[place - 2] && one[at - 2] === other[place - 1])
+            least = Math.min(least, before[place - 2] + 1);
+          row.push(least);
+        }
+        before = last;
+      }
+      return row[other.length];
+    };
+    const meant = (stem, synonyms) => {
+      if ([stem, ...synonyms].some((word) => places(word).length)) return [];
+      if (!isAlpha(stem) || stem.length < kb.spelt) return [];
+      const most = stem.length < 2 * kb.spelt ? 1 : 2;
+      const near = [[], []];
+      for (const word of vocabulary)
+        if (Math.abs(word.length - stem.length) <= most && word.length >= kb.spelt) {
+          const apart = lettersApart(stem, word);
+          if (apart <= most) near[apart - 1].push(word);
+        }
+      const least = near.findIndex((words) => words.length);
+      return least < 0 ? [] : near[least].map((word) => [word, kb.misspelt[least]]);
+    };
+
+    return (query) => {
+      const scores = new Map(), shares = new Map();
+      let total = 0;
+      for (const stem of stemsOf(query)) {
+        const synonyms = kb.synonyms[stem] || [];
+        const alike = [[stem, 1], ...synonyms.map((word) => [word, kb.synonym]), ...meant(stem, synonyms)];
+        const weight = rarity(stem), best = new Map();
+        total += alike.some(([word]) => places(word).length) ? weight : kb.unknown * weight;
+        for (const [word, factor] of alike)
+          for (const [place, count] of places(word)) {
+            const length = 1 - kb.length + kb.length * sizes[place] / mean;
+            const gain = count * (kb.saturation + 1) / (count + kb.saturation * length);
+            const score = factor * rarity(word) * gain;
+            if (score > (best.get(place) || [0])[0]) best.set(place, [score, factor]);
+          }
+        for (const [place, [score, factor]] of best) {
+          scores.set(place, (scores.get(place) || 0) + score);
+          shares.set(place, (shares.get(place) || 0) + factor * weight);
+        }
+      }
+      const name = nameOf(query), [kind, ...rest] = name.split(" "), called = rest.join(" ");
+      const found = [...scores].map(([place, score]) => {
+        const [location, its, names] = kb.records[place], share = shares.get(place) / total;
+        const other = !names.includes(name) && !(its === kind && names.includes(called));
+        return {
+          location, share, place, raw: score * (0.5 + share / 2), other, another: other || its !== kind,
+          get score() { return this.raw * (kb.weights[its] || 1); },
+        };
+      });
+      found.sort((a, b) => b.raw - a.raw || a.place - b.place);
+      return found.sort((a, b) => a.other - b.other || a.another - b.another || b.score - a.score);
+    };
+  };
+
+  const nameOf = (text) => (text.toLowerCase().match(/[\p{L}\p{N}]+/gu) || []).join(" ");
+
+  /* Pages in the order in which they are shown: those of this title; records as `kbtool search` has
+     them, as long as they have half of what was asked; pages with all words; the other records; the
+     rest. What programs wrote comes last among the pages. */
+  const ordered = (query, found, hasAll) => {
+    const byPage = new Map(found.map((one) => [one.sections[0].doc.location, one]));
+    const pageOf = new Map(records.map((sections) => [sections[0].doc.location.split("#")[0], sections]));
+    const name = nameOf(query), pages = new Map();
+    const add = (sections, section) => {
+      const page = sections[0].doc.location;
+      if (!pages.has(page)) pages.set(page, { sections, hits: [], ...byPage.get(page), first: [] });
+      if (section && !pages.get(page).first.includes(section)) pages.get(page).first.push(section);
+    };
+    const later = ({ sections: [first] }) => LATER.test(first.doc.location);
+    const rest = [...found.filter((one) => !later(one)), ...found.filter(later)];
+    const titled = ([first]) => nameOf(first.title).replace(/^(run|sweep) /, "") === name;
+    for (const { sections } of rest) if (titled(sections)) add(sections);
+    const hits = /"/.test(query) ? [] : ranked(query).filter(({ location }) => pageOf.has(location.split("#")[0]));
+    const few = hits.findIndex(({ share, other }) => other && share < ENOUGH);
+    const addRecord = ({ location }) => {
+      const sections = pageOf.get(location.split("#")[0]);
+      add(sections, location.includes("#") && sections.find(({ doc }) => doc.location === location));
+    };
+    hits.slice(0, few < 0 ? hits.length : few).forEach(addRecord);
+    const are = new Set(hits.map(({ location }) => location.split("#")[0]));
+    const prose = rest.filter(({ sections: [first] }) => !are.has(first.doc.location));
+    if (hasAll) for (const { sections } of prose) add(sections);
+    if (few >= 0) hits.slice(few).forEach(addRecord);
+    for (const { sections } of rest) add(sections);
+    return [...pages.values()];
+  };
+
   const search = (query, suggesting) => {
     const { needed, besides } = asked(query);
     if (!needed.length) return { items: [] };
@@ -176,11 +326,12 @@
       found.push({ sections, hits, has });
     }
     found.sort((a, b) => better(a.hits[0], b.hits[0]));
-    const items = found.map(({ sections: [first], hits, has }) => {
-      const terms = Object.fromEntries(needed.map(({ word }, nth) => [word, has[nth]]));
-      const best = hits.slice(0, SECTIONS);
+    const items = ordered(query, found, most === needed.length).map(({ sections, first, hits, has }) => {
+      const terms = has ? Object.fromEntries(needed.map(({ word }, nth) => [word, has[nth]])) : {};
+      const others = hits.filter(({ section }) => !first.includes(section));
+      const best = [...first.map((section) => ({ section, score: 0 })), ...others].slice(0, SECTIONS);
       const group = best.map(({ section, score }) => item(section, score, terms, [...needed, ...besides]));
-      if (!best.some(({ section }) => section === first)) group.push(item(first, 0, {}, []));
+      if (!best.some(({ section }) => section === sections[0])) group.push(item(sections[0], 0, {}, []));
       return group;
     });
     return { items, ...(suggesting && { suggest: suggestion(found, needed[needed.length - 1]) }) };

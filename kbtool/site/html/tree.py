@@ -13,7 +13,7 @@ from typing import NamedTuple
 import yaml
 
 from kbtool.site import addresses as at
-from kbtool.site.feeds import twins
+from kbtool.site.feeds import twins, words
 from kbtool.site.feeds.answers import answers, scripts
 from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import llms, llms_full
@@ -70,6 +70,7 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     files.update(scripts(index))
     files.update(compare.scripts(index))
     files.update(_static(ASSETS, "assets"))
+    files[words.PLACE] = words.script(index, files[words.PLACE])
     files.update(_static(base.root / "docs" / "assets", "assets"))
     return files
 
