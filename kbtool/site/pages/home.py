@@ -113,6 +113,7 @@ def _questions(index: Index) -> str:
             f"{index.link(at.kernel_page(name), at.HOME)} beside its peers"
             for name in index.kernels
         ),
+        f"[What became slower or faster]({at.REGRESSIONS}) at the newest commit",
         f"[Compare two runs]({at.COMPARE})",
         f"[Build, validate and time it]({at.RECIPES}) with a recipe",
         "[Attach a kernel of your own](guide/attach.md)",

@@ -1,0 +1,95 @@
+"""A kernel's newest commit beside each earlier one, by the verdicts of ``kbtool compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from kbtool.ledger.timings.conditions import Timed, unlike
+from kbtool.ledger.timings.sides import newest_first
+from kbtool.ledger.timings.spread import Spreads
+from kbtool.ledger.timings.verdict import Comparison, Side, compare
+from kbtool.model.run import Run
+
+
+class Line(NamedTuple):
+    """Commits of a kernel that were timed on one machine under the same conditions."""
+
+    kernel: str
+    machine: str
+    commits: list[Timed]
+    """The newest run of each commit; the commit that was timed first last."""
+    beside: list[Comparison]
+    """The newest commit beside each of the others, in their order."""
+
+    @property
+    def before(self) -> Comparison | None:
+        """The newest commit beside the last one before it that has a case of it, if one has."""
+        return next((one for one in self.beside if has_case(one)), None)
+
+
+class Lines(NamedTuple):
+    """What can be compared, and what cannot."""
+
+    found: list[Line]
+    """Of two commits and more, in the order of their newest times."""
+    alone: dict[tuple[str, str], list[Timed]]
+    """Kernel and machine → commits that were timed under conditions of their own, newest first."""
+
+
+def has_case(comparison: Comparison) -> bool:
+    """Whether both sides have the time of a case."""
+    return any(row.a is not None and row.b is not None for row in comparison.rows)
+
+
+def lines(runs: Iterable[Run]) -> Lines:
+    """Every kernel on every machine, apart by the conditions that it was timed under.
+
+    Args:
+        runs: oldest first, with every attempt.
+    """
+    every = newest_first(runs)
+    spreads = Spreads(every)
+    alike: dict[tuple[str, str], list[list[Timed]]] = {}
+    for one in every:
+        if one.run.kernel is None or one.commit is None or one.noise:
+            continue
+        groups = alike.setdefault((one.run.kernel, one.machine), [])
+        group = next((group for group in groups if not unlike(one, group[0])), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    made = Lines([], {})
+    for (kernel, machine), groups in alike.items():
+        for timed in groups:
+            commits = _commits(timed)
+            if len(commits) > 1:
+                beside = [*_beside(commits, timed, spreads)]
+                made.found.append(Line(kernel, machine, commits, beside))
+            else:
+                made.alone.setdefault((kernel, machine), []).append(commits[0])
+    made.found.sort(key=lambda line: line.commits[0].run.started, reverse=True)
+    return made
+
+
+def _commits(timed: Sequence[Timed]) -> list[Timed]:
+    """The newest run of each commit; commits in the order in which they were first timed."""
+    first: dict[str | None, Timed] = {}
+    newest: dict[str | None, Timed] = {}
+    for one in timed:  # newest first, so the last to be set is the first that was timed
+        newest.setdefault(one.commit, one)
+        first[one.commit] = one
+    order = sorted(first, key=lambda commit: first[commit].run.started, reverse=True)
+    return [newest[commit] for commit in order]
+
+
+def _beside(
+    commits: Sequence[Timed], timed: Sequence[Timed], spreads: Spreads
+) -> Iterator[Comparison]:
+    newest, *others = [
+        Side(str(commit.commit), [one for one in timed if one.commit == commit.commit])
+        for commit in commits
+    ]
+    for other in others:
+        yield compare(other, newest, spreads)

@@ -1,0 +1,149 @@
+"""What became slower: each kernel's newest commit beside the earlier ones, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from kbtool.ledger.timings.commits import Line, has_case, lines
+from kbtool.ledger.timings.conditions import Timed
+from kbtool.ledger.timings.verdict import Comparison, cells, told
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import many
+from kbtool.markdown.markup import (
+    anchor,
+    bullets,
+    chip,
+    folded,
+    join,
+    nothing,
+    slim_table,
+    stacked_table,
+)
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.parts import page_title, section
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    yield Page(at.REGRESSIONS, partial(page, source.index))
+
+
+PAGES = Pages(_pages, at.REGRESSIONS, "Regressions")
+
+_SHORT = 8
+"""Characters of a commit."""
+
+
+def page(index: Index) -> str:
+    """The verdicts in a table, then a section for each kernel, machine and kind of conditions."""
+    found, alone = lines(entry.record for entry in index.base.runs)
+    if not found:
+        why = "No data because no two commits were timed under the same conditions, in quiet runs."
+        return join([page_title("Regressions"), nothing(why), _alone(index, alone)])
+    header = ["Kernel", "Machine", "Newest commit", "Beside", "Verdict"]
+    return join(
+        [
+            page_title("Regressions"),
+            "The newest commit of each kernel beside the last one before it, case by case, by the"
+            " verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or more,"
+            " and by more than runs of the same code do. Open any other commit below to compare"
+            " with it. Only commits that were timed for the same problem under the same conditions"
+            " stand together. Commits are in the order in which they were first timed.",
+            stacked_table(header, [_overview(index, line) for line in found]),
+            *(_section(index, line) for line in found),
+            _alone(index, alone),
+        ]
+    )
+
+
+def _overview(index: Index, line: Line) -> list[str]:
+    kernel = index.link(at.kernel_page(line.kernel), at.REGRESSIONS)
+    newest = at.link(
+        code(_commit(line.commits[0])), f"{at.REGRESSIONS}#{_anchor(line)}", at.REGRESSIONS
+    )
+    before = line.before
+    told = (code(_commit(before.a.newest)), inline(before.answer)) if before else ("", _NO_CASE)
+    return [kernel, inline(line.machine), newest, *told]
+
+
+_NO_CASE = "no other commit has a case of it"
+
+
+def _section(index: Index, line: Line) -> str:
+    newest, before = line.commits[0], line.before
+    kernel = index.kernels.get(line.kernel)
+    title = f"{inline(kernel.title if kernel else line.kernel)}, {inline(line.machine)}"
+    parts = [f"Newest commit: {_told(index, newest)}."]
+    if before is None:
+        parts.append(nothing(f"Not compared: {_NO_CASE}."))
+    else:
+        parts += [
+            f"Beside {_told(index, before.a.newest)}: **{inline(before.answer)}**.", _body(before),
+        ]  # fmt: skip
+    parts += [folded(_summary(one, line), _body(one)) for one in line.beside if one is not before]
+    return section(f"{title}, {newest.run.started:%Y-%m-%d}", _anchor(line), *parts)
+
+
+def _anchor(line: Line) -> str:
+    return at.fragment(f"{line.kernel}-{line.machine}-{_commit(line.commits[0])}")
+
+
+def _summary(one: Comparison, line: Line) -> str:
+    """What is folded up: the commit, and the verdict or why there is none."""
+    place = anchor(f"{_anchor(line)}-{_commit(one.a.newest)}")
+    day = f"{one.a.newest.run.started:%Y-%m-%d}"
+    told = inline(one.answer) if has_case(one) else f"not compared: {_NO_CASE}"
+    return f"{place}Beside {code(_commit(one.a.newest))} of {day}: {told}"
+
+
+def _alone(index: Index, alone: Mapping[tuple[str, str], Sequence[Timed]]) -> str:
+    """The commits that are compared with none, and where."""
+    rows = [
+        [
+            index.link(at.kernel_page(kernel), at.REGRESSIONS),
+            inline(machine),
+            ", ".join(_told(index, one) for one in timed),
+        ]
+        for (kernel, machine), timed in alone.items()
+    ]
+    if not rows:
+        return ""
+    return section(
+        "Not compared",
+        "not-compared",
+        "Commits that were timed for a problem, or under conditions, that no other commit on the"
+        " machine has.",
+        stacked_table(["Kernel", "Machine", "Commits"], rows),
+    )
+
+
+def _body(one: Comparison) -> str:
+    rows = [
+        [inline(cell) if at != 5 else chip(cell) for at, cell in enumerate(cells(row))]
+        for row in told(one.rows)
+    ]
+    alone = len(one.rows) - len(rows)
+    header = ["Case", "Earlier (µs)", "Newest (µs)", "Newest ÷ earlier", "±", "Verdict", "Why"]
+    commands = f"kbtool compare {_commit(one.a.newest)} {_commit(one.b.newest)}"
+    return join(
+        [
+            bullets(map(inline, one.notes)) if one.notes else None,
+            slim_table(header, rows, {1, 2, 3, 4}) if rows else None,
+            f"{many(alone, 'case')} of one commit alone {'is' if alone == 1 else 'are'} left out."
+            if alone
+            else None,
+            f"The same: {code(commands)}",
+        ]
+    )
+
+
+def _told(index: Index, one: Timed) -> str:
+    page = at.run_page(one.run.session, one.run.id)
+    link = index.link(page, at.REGRESSIONS, f"{one.run.started:%Y-%m-%d}")
+    return f"{code(_commit(one))} of {link}"
+
+
+def _commit(one: Timed) -> str:
+    return (one.run.repository.commit or "")[:_SHORT]

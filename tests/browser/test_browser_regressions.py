@@ -1,0 +1,28 @@
+"""The page of regressions in a browser: an earlier commit is chosen by opening it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_an_earlier_commit_is_opened_and_compared_case_by_case(own, visit, width):
+    seen = visit(own.http, viewport={"width": width, "height": 900})
+    seen.goto(f"{own.http}/regressions.html")
+    overview = seen.page.locator("article table").first
+    assert overview.locator("tbody tr").count() >= 2
+    overview.locator("tbody a[href^='#']").first.click()
+    assert seen.page.evaluate("location.hash").startswith("#split_k")
+    folded = seen.page.locator("details:has(table)").first
+    table = folded.locator("table")
+    assert not table.is_visible()
+    folded.locator("summary").click()
+    table.wait_for(state="visible")
+    heads = table.locator("th").all_text_contents()
+    assert [head.strip() for head in heads][:4] == [
+        "Case", "Earlier (µs)", "Newest (µs)", "Newest ÷ earlier",
+    ]  # fmt: skip
+    verdicts = {text.strip() for text in table.locator("td:nth-child(6)").all_text_contents()}
+    assert verdicts <= {"same", "slower", "faster", "too noisy", "missing"}
+    assert "kbtool compare" in folded.text_content()
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == width
