@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
 
@@ -100,6 +101,21 @@ def has_section(step: StepRecord) -> bool:
     return (step.result is not None and not step.result.empty) or bool(step.error)
 
 
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(session: Session) -> datetime | None:
+    """When a session ended, began, or at least its day; ``None`` where no record says.
+
+    A time whose zone nobody states is taken as UTC.
+    """
+    stated = session.ended or session.started
+    if stated is None and session.day is None:
+        return None
+    found = stated.at if stated else datetime.fromisoformat(str(session.day))
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
 @dataclass
 class Index:
     """The knowledge base with every link readable from both ends."""
@@ -156,6 +172,20 @@ class Index:
                 self.followers[session.follows].append(session)
         self.titles = dict(self._titles())
         self.mentions = self._mentions()
+
+    @cached_property
+    def newest(self) -> list[Session]:
+        """The sessions, those that ended or began last first; then those without a date, each
+        before the one that it follows."""
+        last_first = reversed(self.sessions.values())
+        return sorted(last_first, key=lambda session: moment(session) or NEVER, reverse=True)
+
+    @cached_property
+    def newest_bugs(self) -> list[BugCase]:
+        """The bugs, those of the newest session first."""
+        place = {session.id: at for at, session in enumerate(self.newest)}
+        last_first = reversed(self.bugs.values())
+        return sorted(last_first, key=lambda case: place[case.session.id])
 
     def evidence(self, session: Session) -> list[Edge]:
         """What a session says of patterns, in its order; of one that is not here, as stated."""

@@ -10,10 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 import site_trees as trees
+from knowledge import Knowledge
 
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
+from kbtool.site.pages import bug as bug_pages
 from kbtool.site.pages import pattern as patterns
 from kbtool.site.pages import session as pages
 from kbtool.site.pages import timeline
@@ -183,3 +185,25 @@ def test_a_proof_that_a_failed_step_is_to_show_stands_as_applied_on_both_pages(r
         source = f"{at.session_page(trees.session_id(0))}#evidence"
         (why,) = [m.why for m in index.mentions[at.pattern_page("P01")] if m.source == source]
         assert why == f"evidence: {'proved' if told else 'applied'}"
+
+
+def test_the_lists_are_newest_first_as_people_mean_it(tmp_path: Path) -> None:
+    """A session of yesterday stands before one of last week that follows a later line of work."""
+    base = Knowledge(tmp_path / "base")
+    bug = "bugs: [{{id: b, title: Of {name}, status: open}}]\n"
+
+    def put(id_: str, name: str, more: str = "") -> None:
+        base.session(id_, more + bug.format(name=name), label=name)
+
+    put("2025-01-01-first", "FIRST")
+    put("2025-01-20-yesterday", "YESTERDAY", "follows: 2025-01-01-first\n")
+    put("2025-01-13-short", "SHORT", "started: '2025-01-13T09:00:00+00:00'\n"
+        "ended: '2025-01-13T09:02:00+00:00'\n")  # fmt: skip
+    put("2025-01-13-later", "LATER", "started: '2025-01-13T10:00:00+00:00'\n")
+    put("undated-old", "OLD")
+    index = Index(KnowledgeBase(base.root))
+    order = ["YESTERDAY", "LATER", "SHORT", "FIRST", "OLD"]
+    made = pages.listing(index)
+    assert sorted(order, key=made.index) == order
+    bugs = bug_pages.listing(index)
+    assert sorted(order, key=lambda name: bugs.index(f"Of {name}")) == order

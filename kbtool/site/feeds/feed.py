@@ -11,17 +11,15 @@ from uuid import UUID, uuid5
 from xml.etree import ElementTree
 
 from kbtool.model.prose import plain
-from kbtool.model.session import Session
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
-from kbtool.site.index import Index
+from kbtool.site.index import NEVER, Index, moment
 
 ENTRIES = 50
 _NAMESPACE = UUID("6f0c6a5e-3c1d-4c0f-9f0e-2f1b7a4f8c11")
 """Of the ids of entries: made once, at random, and never changed."""
 _ATOM = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Place(NamedTuple):
@@ -52,7 +50,7 @@ def feed(index: Index, place: Place) -> bytes:
     root = ElementTree.Element("feed", xmlns=_ATOM)
     _text(root, "title", place.name)
     _text(root, "id", _urn(f"feed:{place.url or place.name}"))
-    _text(root, "updated", _stamp(entries[0].updated if entries else _NEVER))
+    _text(root, "updated", _stamp(entries[0].updated if entries else NEVER))
     _text(ElementTree.SubElement(root, "author"), "name", place.name)
     _link(root, place.of(at.FEED), "self", "application/atom+xml")
     _link(root, place.of(at.HOME), "alternate", "text/html")
@@ -83,18 +81,6 @@ def _entries(index: Index) -> Iterator[_Entry]:
         summary = f"{run.outcome}. {headline(run)}".strip()
         title, page = f"Run of {run.source}: {run.outcome}", at.run_page(session_id, run_id)
         yield _Entry(run_id, title, page, run.ended, summary, "run")
-
-
-def moment(session: Session) -> datetime | None:
-    """When a session ended, began, or at least its day; ``None`` where no record says.
-
-    A time whose zone nobody states is taken as UTC: a feed has no other way to put it.
-    """
-    stated = session.ended or session.started
-    if stated is None and session.day is None:
-        return None
-    found = stated.at if stated else datetime.fromisoformat(str(session.day))
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _stamp(moment: datetime) -> str:

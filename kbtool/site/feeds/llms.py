@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kbtool.ledger.headline import COLUMNS
@@ -16,7 +15,7 @@ from kbtool.model.prose import plain
 from kbtool.model.session import Session
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
-from kbtool.site.feeds.feed import Place, moment
+from kbtool.site.feeds.feed import Place
 from kbtool.site.index import Index
 from kbtool.site.parts import latest_results
 
@@ -24,7 +23,6 @@ MOST_BYTES = 10_000
 """``llms.txt`` is shorter than this: it goes into a context as it is."""
 _LONGEST_TITLE, _LONGEST = 110, 170
 _ABOUT = "A lab notebook of GPU kernel work: sessions, what they cost, what was measured."
-_NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 HOW_TO_RUN = """\
 `kbtool explain FILE` says what a message of a compiler or of CUDA means and what to do.
@@ -68,7 +66,7 @@ def _sections(index: Index, *, full: bool = False) -> Iterator[_Section]:
     yield _Section("Latest results", list(_results(index)), 8)
     going = [
         one
-        for one in _newest(index)
+        for one in index.newest
         if one.status == "running" or (one.status == "paused" and one.id not in index.followers)
     ]
     yield _Section("Running or paused", [_session(s) for s in going], 3)
@@ -76,7 +74,7 @@ def _sections(index: Index, *, full: bool = False) -> Iterator[_Section]:
         "Open bugs",
         [
             _Item(case.bug.title, case.page, case.bug.symptom or case.bug.cause or "")
-            for case in reversed(index.bugs.values())
+            for case in index.newest_bugs
             if case.is_open
         ],
         10,
@@ -95,7 +93,7 @@ def _sections(index: Index, *, full: bool = False) -> Iterator[_Section]:
         [_Item(k.title, at.kernel_page(k.id), k.summary) for k in index.kernels.values()],
         3,
     )
-    yield _Section("Newest sessions", [_session(s) for s in _newest(index)], 6)
+    yield _Section("Newest sessions", [_session(s) for s in index.newest], 6)
     yield _Section(
         "Newest runs",
         [
@@ -115,7 +113,7 @@ def _sections(index: Index, *, full: bool = False) -> Iterator[_Section]:
         yield _Section("Fixed bugs", [
             _Item(case.bug.title, case.page, " ".join(filter(None, [case.bug.symptom,
                                                                     case.bug.cause])))
-            for case in reversed(index.bugs.values())
+            for case in index.newest_bugs
             if not case.is_open
         ], 0)  # fmt: skip
 
@@ -131,11 +129,6 @@ def _results(index: Index) -> Iterator[_Item]:
         about = "; ".join([*parts, one.against])
         name = f"{kernel.title} on {machine.name}: {one.label}"
         yield _Item(name, at.kernel_page(kernel.id), f"best peer's time ÷ ours: {about}")
-
-
-def _newest(index: Index) -> list[Session]:
-    last_first = reversed(index.sessions.values())
-    return sorted(last_first, key=lambda session: moment(session) or _NEVER, reverse=True)
 
 
 def _session(session: Session) -> _Item:

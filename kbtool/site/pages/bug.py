@@ -54,7 +54,7 @@ PAGES = Pages(_pages, at.BUGS, "Bugs")
 
 def listing(index: Index) -> str:
     """Every bug: open ones first, the most recent first."""
-    latest = list(reversed(index.bugs.values()))
+    latest = index.newest_bugs
     still = [case for case in latest if case.is_open]
     statuses = Counter(case.status for case in latest)
     nowhere = "No bug is open." if latest else "No session's record names a bug."

@@ -314,13 +314,13 @@ def _runs(index: Index) -> str:
 
 
 def _bugs(index: Index) -> str:
-    found = [case for case in index.bugs.values() if case.is_open]
+    found = [case for case in index.newest_bugs if case.is_open]
     if not found:
         return nothing("No bug is open." if index.bugs else "No session's record names a bug.")
     return bullets(
         f"{index.link(case.page, at.HOME)} {chip(case.status)} met in "
         + index.link(at.session_page(case.session.id), at.HOME, inline(case.session.label))
-        for case in reversed(found)
+        for case in found
     )
 
 

@@ -77,7 +77,7 @@ def listing(index: Index) -> str:
             )]
         )  # fmt: skip
     rows = []
-    for session in reversed(index.sessions.values()):
+    for session in index.newest:
         rows.append(
             [
                 session_cell(index, session, at.SESSIONS),
@@ -93,7 +93,7 @@ def listing(index: Index) -> str:
     return join(
         [
             page_title("Sessions"),
-            "Newest first: each session before the one that it follows.",
+            "Those that ended or began last come first; those without a date last.",
             stacked_table(header, rows, {4, 5}),
         ]
     )

@@ -28,7 +28,7 @@ PAGES = Pages(_pages, at.TAGS, "Tags")
 def tagged(index: Index) -> dict[str, list[Session | Pattern]]:
     """Tag → its sessions, newest first, then its patterns."""
     found: dict[str, list[Session | Pattern]] = {}
-    records: list[Session | Pattern] = [*reversed(index.sessions.values())]
+    records: list[Session | Pattern] = [*index.newest]
     for record in [*records, *index.patterns.values()]:
         for tag in dict.fromkeys(record.tags):
             found.setdefault(tag, []).append(record)
