@@ -182,7 +182,7 @@ def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open)
     assert again.page.get_by_label("Only what changed").is_checked()
     seen.page.get_by_label("Cases with").fill("nothing has this")
     assert "No case passes the filters" in seen.page.locator("#kb-compare").inner_text()
-    arm = seen.page.get_by_label("Arm").first
+    arm = seen.page.get_by_label("Implementation").first
     arm.select_option("theirs")
     seen.page.wait_for_url(lambda url: f"a={NEW}/theirs" in unquote(url))
     assert seen.page.evaluate("document.activeElement.id") == "kb-a-arm"
@@ -191,9 +191,8 @@ def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open)
 def test_an_unknown_run_in_the_address_is_named(timed: Served, visit: Open) -> None:
     seen = visit(timed.http)
     opened(seen, timed.http, "#a=nowhere/ours")
-    assert (
-        "no run and arm of the name nowhere/ours" in seen.page.locator("#kb-compare").inner_text()
-    )
+    said = seen.page.locator("#kb-compare").inner_text()
+    assert "no run and implementation of the name nowhere/ours" in said
     seen.page.goto(f"{timed.http}/compare.html#a={NEW}/theirs")
     seen.page.locator("#kb-compare table").first.wait_for()
     assert f"b={NEW}/ours" in seen.page.url
@@ -208,7 +207,7 @@ def test_the_comparison_as_markdown(timed: Served, visit: Open) -> None:
     text = seen.page.evaluate("navigator.clipboard.readText()")
     assert text.startswith("**no verdict; 3 unlike; 3 missing**")
     assert "| quick/S=64 | 5.00 | 10.0 | 2.00 | unlike |" in text
-    assert "- Unlike, not ranked: 2" in text
+    assert "- Not comparable: 2" in text
     assert "- Card: A A <b>card</b>, B –" in text
 
 
@@ -217,3 +216,45 @@ def test_without_scripts_the_runs_are_listed(timed: Served, visit: Open) -> None
     seen.page.goto(f"{timed.http}/compare.html")
     assert "needs JavaScript" in seen.page.locator("#kb-compare").inner_text()
     assert seen.page.locator("article li a", has_text=NEW).count() == 1
+
+
+def test_a_run_is_chosen_by_card_commit_and_case_set(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http)
+    opened(seen, timed.http, f"#a={NEW}/ours&b={NEW}/theirs")
+    options = "document.querySelector('#kb-a-run').options.length"
+    assert seen.page.evaluate(options) == 2
+    offered = seen.page.locator("#kb-a-card-list option").evaluate_all(
+        "all => all.map(one => one.value)"
+    )
+    assert offered[0] == "A <b>card</b>" and len(offered) == 2
+
+    def narrow(key: str, text: str) -> None:
+        seen.page.locator(f"#kb-a-{key}").fill(text)
+        seen.page.locator(f"#kb-a-{key}").press("Tab")
+
+    narrow("card", offered[1])
+    # Of two runs one looks at the same implementation first.
+    seen.page.wait_for_url(lambda url: f"#a={OLD}/theirs" in unquote(url))
+    seen.page.wait_for_function(f"{options} === 1")
+    assert seen.page.evaluate("document.activeElement.id") == "kb-a-card"
+    assert seen.page.locator("#kb-a-card").input_value() == offered[1]
+    narrow("sets", "no such set")
+    seen.page.get_by_text("No run has all of these.").wait_for()
+    assert f"#a={OLD}/theirs" in unquote(seen.page.url)  # the choice stays
+    narrow("sets", "")
+    narrow("card", "")
+    narrow("commit", "7e1")
+    seen.page.wait_for_function(f"{options} === 2")
+
+
+def test_the_lists_of_commits_cards_and_case_sets_are_those_of_the_runs(
+    own: Served, visit: Open
+) -> None:
+    seen = visit(own.http)
+    opened(seen, own.http)
+    for key, part in (("commit", ""), ("card", "H200"), ("sets", "decode")):
+        values = seen.page.locator(f"#kb-b-{key}-list option").evaluate_all(
+            "all => all.map(one => one.value)"
+        )
+        assert len(values) == len(set(values)) > 1
+        assert any(part in value for value in values)

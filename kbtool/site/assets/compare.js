@@ -153,7 +153,7 @@
   function summary(every) {
     var pairs = every.filter(function (one) { return one.ratio !== null && one.verdict !== "unlike"; });
     var noisy = of(every, "too noisy").length, unlike = of(every, "unlike").length;
-    var left = (noisy ? [["Too noisy to tell", String(noisy)]] : []).concat(unlike ? [["Unlike, not ranked", String(unlike)]] : []);
+    var left = (noisy ? [["Too noisy to tell", String(noisy)]] : []).concat(unlike ? [["Not comparable", String(unlike)]] : []);
     if (!pairs.length) return left;
     function largest(verdict) {
       var found = of(pairs, verdict).sort(function (x, y) { return percent(y) - percent(x); })[0];
@@ -272,9 +272,35 @@
     return made;
   }
 
+  /* What the list of runs is narrowed by, on each side: a commit, a card, a case set, or a part of one. */
+  var NARROW = [["commit", "Commit"], ["card", "Card"], ["sets", "Cases"]];
+  var narrowed = { a: {}, b: {} };
+
+  function fitting(letter, but) {
+    return runs.filter(function (run) {
+      return NARROW.every(function (field) {
+        var text = (field[0] !== but && narrowed[letter][field[0]] || "").toLowerCase();
+        return [].concat(run[field[0]]).some(function (value) { return value.toLowerCase().indexOf(text) >= 0; });
+      });
+    });
+  }
+
+  /* A field that narrows, with the list of what there is to choose; typing searches the list. */
+  function narrowing(letter, key, label, choose) {
+    var id = "kb-" + letter + "-" + key, list = el("datalist", { id: id + "-list" });
+    var values = fitting(letter, key).reduce(function (all, run) { return all.concat(run[key]); }, []);
+    Array.from(new Set(values)).filter(Boolean).forEach(function (value) { list.append(el("option", { value: value })); });
+    var input = el("input", { type: "search", id: id, list: id + "-list", placeholder: "any", value: narrowed[letter][key] || "" });
+    input.addEventListener("change", function () {
+      narrowed[letter][key] = input.value.trim();
+      choose("-" + key);
+    });
+    return el("label", {}, label + " ", input, list);
+  }
+
   function chooser(letter, one) {
-    var run = el("select", {}), arm = el("select", {});
-    runs.forEach(function (item) {
+    var run = el("select", {}), arm = el("select", {}), found = fitting(letter);
+    (found.indexOf(one.run) < 0 ? [one.run].concat(found) : found).forEach(function (item) {
       run.append(option(item.id, item.label, one.name));
     });
     one.run.arms.forEach(function (name) { arm.append(option(name, name, one.arm)); });
@@ -282,18 +308,29 @@
       chosen[letter] = id + "/" + name;
       draw(letter + field);
     }
-    run.addEventListener("change", function () {
-      var next = runs.find(function (item) { return item.id === run.value; });
+    function pick(next, field) {
       // Two arms of one run were compared; of two runs one looks at the same arm first.
       var wanted = a.name === b.name ? (letter === "a" ? b : a).arm : one.arm;
       var arms = [wanted, one.arm].filter(function (name) { return next.arms.indexOf(name) >= 0; });
-      change(next.id, arms[0] || next.arms[0], "-run");
+      change(next.id, arms[0] || next.arms[0], field);
+    }
+    run.addEventListener("change", function () {
+      pick(runs.find(function (item) { return item.id === run.value; }), "-run");
+    });
+    var fields = NARROW.map(function (field) {
+      return narrowing(letter, field[0], field[1], function (changed) {
+        var now = fitting(letter);
+        if (now.length && now.indexOf(one.run) < 0) pick(now[0], changed);
+        else draw(letter + changed);
+      });
     });
     arm.addEventListener("change", function () { change(one.name, arm.value, "-arm"); });
     run.id = "kb-" + letter + "-run";
     arm.id = "kb-" + letter + "-arm";
-    return el("fieldset", {}, el("legend", {}, letter.toUpperCase() + (letter === "b" ? ", which the verdicts are about" : "")),
-      el("label", {}, "Run ", run), el("label", {}, "Arm ", arm));
+    var made = el("fieldset", {}, el("legend", {}, letter.toUpperCase() + (letter === "b" ? ", which the verdicts are about" : "")));
+    made.append.apply(made, fields.concat([el("label", {}, "Run ", run), el("label", {}, "Implementation ", arm)]));
+    if (!found.length) made.append(el("p", { role: "status" }, "No run has all of these."));
+    return made;
   }
 
   function filters(sets) {
@@ -403,7 +440,7 @@
     b = side(chosen.b);
     var unknown = [a, b].find(function (one) { return !one || !one.run || one.run.arms.indexOf(one.arm) < 0; });
     if (unknown !== undefined) {
-      fail("No data because this site has no run and arm of the name "
+      fail("No data because this site has no run and implementation of the name "
         + (unknown ? unknown.name + "/" + unknown.arm : chosen.b || chosen.a) + ".");
       return;
     }

@@ -58,9 +58,9 @@ def page(index: Index) -> str:
     return join(
         [
             page_title("Compare"),
-            "Two arms of benchmarks, case by case: of one run or of two, of one card or of two."
-            " The choice and the filters are in the address of the page, so that a link keeps"
-            " them.",
+            "Two implementations, case by case: of one run or of two, of one card or of two. Choose"
+            " by commit, card and case set: type a part of one, or take one of the list. The choice"
+            " and the filters are in the address of the page, so that a link keeps them.",
             f'<div id="{_MOUNT}"><p>Comparing needs JavaScript, which is off or has'
             " not loaded. The figures themselves are on the pages of the runs below.</p></div>",
             section(
@@ -102,6 +102,16 @@ def _cases(index: Index) -> dict[str, list[str]]:
     return found
 
 
+def _sets(index: Index, run: Run, results: list[BenchmarkResult]) -> list[str]:
+    """The case sets that a run timed, by their titles."""
+    kernel = index.kernels.get(run.kernel or "")
+    known = kernel.case_sets if kernel else {}
+    names = dict.fromkeys(
+        case.case_set for result in results for case in result.cases if case.case_set
+    )
+    return [known[name].title if name in known else name for name in names]
+
+
 def _arms(run: Run, results: list[BenchmarkResult]) -> str:
     names = _arm_names(results)
     return ", ".join(compare_link(inline(arm), run.id, arm, at.COMPARE) for arm in names)
@@ -131,6 +141,9 @@ def scripts(index: Index) -> dict[str, bytes]:
             "id": run.id,
             "script": at.timings(run.session, run.id),
             "label": ", ".join([_words(run), *cases.get(run.id, []), *["noisy"] * _noisy(results)]),
+            "commit": (run.repository.commit or "")[:12],
+            "card": run.made_on,
+            "sets": _sets(index, run, results) or [""],
             "noisy": _noisy(results),
             "arms": _arm_names(results),
             "baseline": results[-1].baseline,
