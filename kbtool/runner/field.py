@@ -28,6 +28,8 @@ _CARDS = r"""
   | (?i:\bnvhpc\b|nvc\+\+)
   | (?i:\b(?:geforce|quadro|jetson|dgx|hgx|g?[bh][1-3]00s?|[ah]800s?|h20|a[456]000|[pv]100s?|k80)\b)
   | (?i:\b[gr]tx[ -]?\d{3,4}|\btesla\ [kmpvt]\d+)
+  | (?i:\b(?:\dx?|two|dual|single|my|an?|on)\ ?[345]0[5-9]0(?:\ ?ti)?s?\b)
+  | (?i:\b(?:kepler|maxwell|pascal|volta|turing)\ (?:card|gpu))
   | (?i:\bon\ (?:hopper|blackwell|ampere)\b)
   | (?i:syncthreads|syncwarp)|显[存卡]
   | \bSMs?\b|\bHBM\d?|\d\ ?%\ (?:of\ )?SOL\b|\b(?:sm|smsp|dram|lts|l1tex)__\w+
@@ -53,13 +55,14 @@ without any of it is about something else."""
 
 _TROUBLE = re.compile(
     r"""(?xi)
-    \b(?:slow\w*|hang\w*|hung|stuck\w*|fr[eo]ez?\w*|crash\w*|errors?|fail\w*|wrong\w*|incorrect\w*
+    \b(?:slow\w*|hang\w*|hung|stuck\w*|fr(?:ee|o)z\w*|crash\w*|errors?|fail\w*|wrong\w*|incorrect\w*
       |differ\w*|mismatch\w*|nans?|leak\w*|oom|killed|d(?:oes|id)\ ?n[o']?t|do\ ?n'?t|can(?:no|')?t
-      |unable|why|issues?|problems?|bugs?|unexpected\w*|strange\w*|weird\w*|lower?|bottleneck\w*|idle
-      |stall\w*|conflicts?|spill\w*|time[ds]?\ ?outs?|wait\w*|warning|exception|invalid|missing
+      |unable|why|issues?|problems?|bugs?|unexpected\w*|strange\w*|weird\w*|low(?:er)?|bottleneck\w*
+      |idle|stall\w*|conflicts?|spill\w*|time[ds]?\ ?outs?|wait\w*|warning|exception|invalid|missing
       |garbage|corrupt\w*|unsupported|not\ (?:supported|found|work\w*|available|detected)
       |no\ (?:gpu|cuda|speed|improvement|effect)|overhead|gaps?|longer|worse|never|increas\w*
-      |grow\w*|takes|bad|poor|expected|inconsistent|deadlock\w*|illegal|abort\w*|compared|normal)\b
+      |grow\w*|takes|bad|poor|expected|inconsistent|deadlock\w*|illegal|abort\w*|compared|normal
+      |garbl\w*|identical|unresponsive|stop(?:s|ped)|lost|nothing|no\ sign|not\ as)\b
     | \d\ ?%
     """
 )

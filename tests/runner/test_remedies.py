@@ -77,7 +77,13 @@ def test_a_text_that_names_no_card_gets_no_advice_on_cards(base, text):
     assert any(is_about_cards(f"{fit.title} {fit.advice}") for fit in with_card)
 
 
-@pytest.mark.parametrize("name", ["PyTorch", "libcudart", "pytorch", "a GPU", "bf16", "__global__"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PyTorch", "libcudart", "pytorch", "a GPU", "bf16", "__global__"),
+        *("two 4090s", "a 3080 Ti", "a Maxwell card"),
+    ],
+)
 def test_a_name_of_the_field_is_known_as_people_write_it(name):
     assert is_about_cards(name) and is_of_the_field(name)
 
@@ -161,6 +167,9 @@ def test_a_question_needs_neither_the_sign_of_a_tool_nor_half_of_its_words(base,
     [
         ("training hangs on the second GPU", True),
         ("GPU usage stays at 25%", True),
+        ("this server has a low throughput with my model", True),
+        ("my kernel freezes", True),
+        ("free kernels from the author", False),
         ("demand for GPUs is lower than analysts expected", False),
         ("a new kernel for the GPU, with benchmarks", False),
     ],
