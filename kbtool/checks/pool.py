@@ -8,9 +8,8 @@ from typing import Any
 
 from kbtool.checks.facts import Questions
 from kbtool.model.finding import Finding
-from kbtool.store.document import MAX_BYTES
 from kbtool.store.pool import in_processes
-from kbtool.store.read import MAX_RUN_BYTES, read_stamped
+from kbtool.store.read import MAX_BYTES, MAX_RUN_BYTES, read_stamped
 from kbtool.store.scan import File, Stamp
 
 Examined = tuple[str, Stamp, list[Any]]

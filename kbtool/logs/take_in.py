@@ -12,8 +12,8 @@ from kbtool.logs.draft import Draft, Left, Span, not_placed, slug, write
 from kbtool.logs.read import Drafted, draft_of
 from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.finding import Finding
-from kbtool.store.document import MAX_BYTES as MAX_RECORD_BYTES
 from kbtool.store.document import DocumentError, read_bytes
+from kbtool.store.read import MAX_BYTES as MAX_RECORD_BYTES
 from kbtool.store.tree import KnowledgeBase
 from kbtool.store.write import new_folder
 

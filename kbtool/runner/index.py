@@ -14,9 +14,9 @@ from kbtool.model.finding import Finding
 from kbtool.model.prose import plain
 from kbtool.runner.resemble import Found, Words, counted, named
 from kbtool.store.derived import Make, derive_all, is_unsound
-from kbtool.store.document import MAX_BYTES
 from kbtool.store.order import in_order
 from kbtool.store.packaged import SYMPTOMS, other_symptoms
+from kbtool.store.read import MAX_BYTES
 from kbtool.store.scan import FileKind, files_at, folders_in, yaml_in
 
 if TYPE_CHECKING:

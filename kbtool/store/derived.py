@@ -13,7 +13,7 @@ from typing import Any
 from kbtool.model.finding import Finding
 from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.pool import in_processes
-from kbtool.store.read import read_stamped
+from kbtool.store.read import MAX_BYTES, read_stamped
 from kbtool.store.scan import File
 
 Make = Callable[[Any], Any]
@@ -79,7 +79,7 @@ def _make_part(
 
     What cannot be read has no stamp: it may be readable the next time, with no change.
     """
-    from kbtool.store.document import MAX_BYTES, DocumentError, parse
+    from kbtool.store.document import DocumentError, parse
 
     read, most = opened or (parse, MAX_BYTES)
     done: list[Any] = []

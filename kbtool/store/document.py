@@ -16,9 +16,8 @@ import yaml
 
 from kbtool.model.control import CONTROL, holds
 from kbtool.model.finding import Finding
+from kbtool.store.read import MAX_BYTES
 
-MAX_BYTES = 4 << 20
-"""Size limit of a record: measurements belong in run files, prose in notes."""
 MAX_DEPTH = 64
 BOM = "\ufeff"
 """The byte order mark that editors on Windows put before a text. `kbtool check` refuses it."""

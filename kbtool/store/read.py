@@ -8,6 +8,8 @@ import stat
 from kbtool.model.finding import Finding
 from kbtool.store.scan import Stamp, stamp_of
 
+MAX_BYTES = 4 << 20
+"""Size limit of a record: measurements belong in run files, prose in notes."""
 MAX_RUN_BYTES = 64 << 20
 """Size limit of a run record."""
 

@@ -9,7 +9,7 @@ from knowledge import LOOK, PATTERN, SESSION, SESSION_LINE, Knowledge, line_of, 
 
 from kbtool.checks.record_rules import RECORD_RULES
 from kbtool.checks.rules import TREE_RULES
-from kbtool.store.document import MAX_BYTES
+from kbtool.store.read import MAX_BYTES
 from kbtool.store.schema import modeline
 
 

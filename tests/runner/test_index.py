@@ -58,17 +58,17 @@ def test_a_change_of_the_same_size_and_time_is_found(base, age):
 
 
 def test_what_is_added_removed_and_renamed_is_found_and_no_more(base, age):
-    assert found(base, "otter") == []
-    base.pattern("P02", more="tags: [otter]\n")
-    path = base.session("2025-01-01-a", "outcome: an otter\n")
+    assert found(base, "capybara") == []
+    base.pattern("P02", more="tags: [capybara]\n")
+    path = base.session("2025-01-01-a", "outcome: a capybara\n")
     ids = {"P02": "patterns/P02.yaml", "2025-01-01-a": "sessions/2025-01-01-a/session.yaml"}
-    assert dict(found(base, "otter")) == ids
+    assert dict(found(base, "capybara")) == ids
     (base.root / "patterns" / "P02.yaml").rename(base.root / "patterns" / "P03.yaml")
     path.parent.rename(path.parent.with_name("2025-01-01-b"))
     ids = {"P02": "patterns/P03.yaml", "2025-01-01-a": "sessions/2025-01-01-b/session.yaml"}
-    assert dict(found(base, "otter")) == ids
+    assert dict(found(base, "capybara")) == ids
     (base.root / "patterns" / "P03.yaml").unlink()
-    assert list(dict(found(base, "otter"))) == ["2025-01-01-a"]
+    assert list(dict(found(base, "capybara"))) == ["2025-01-01-a"]
 
 
 def test_files_that_change_places_are_found_in_their_new_ones(base, age):
