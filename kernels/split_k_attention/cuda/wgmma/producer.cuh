@@ -1,0 +1,130 @@
+// The producer warps: one requests key blocks by TMA, the others scan values for NaN and infinity.
+#pragma once
+
+#include "ring.cuh"
+
+namespace kbtool::cuda {
+
+// The producer warp's requests if k and v lie in pages: each lane requests one TMA box of a key block. A box is no
+// taller than a page. Lanes look up the pages of a key block while the one before it is copied.
+template <class C>
+__device__ __forceinline__ void request_pages(const FusedParams& fp, const TensorMaps& maps, const WorkUnit& at,
+                                              const Ring<C>& ring, int lane, int64_t blocks, int64_t first_scanned) {
+  if constexpr (!C::PAIRED) {
+    constexpr int PANELS = C::D / 64;
+    const Pages pages(fp, at.batch);
+    const int box_keys = min(C::TMA_BOX_KEYS, pages.size());
+    const int requests = C::BLOCK_KV / box_keys * PANELS;
+    const int panel = lane % PANELS;
+    const int first = lane / PANELS * box_keys;  // key of the lane's box, counted from the block's first
+    const auto look_up = [&](int64_t block) {
+      const int64_t key = at.key_begin + block * C::BLOCK_KV + first;
+      // After the last page lies nothing, and TMA copies zeros: keys past the end need no page.
+      return key < at.key_end ? pages.of(key) : static_cast<int>(fp.p.num_pages);
+    };
+    RingPosition<C> position;
+    wait_for_earlier_kernel();
+    trigger_dependent_launch(fp);
+    int page = look_up(0);
+#pragma unroll 1
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int stage = position.stage;
+      const int inside = pages.inside(at.key_begin + block * C::BLOCK_KV + first);
+      const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, uint32_t full) {
+        if (lane == 0) barrier_arrive_expect_bytes(full, C::TILE_BYTES);
+        __syncwarp();  // the barrier expects the bytes before any arrive
+        const int head = stride.head == 0 ? 0 : static_cast<int>(at.head_kv);
+        const uint32_t to = tile + (panel * C::BLOCK_KV + first) * 128;
+        if (lane < requests) tma_copy(to, map, panel * 64, inside, head, page, full);
+      };
+      barrier_wait(ring.keys_free(stage), position.parity ^ 1);
+      copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), ring.keys_full(stage));
+      barrier_wait(ring.values_free(stage), position.parity ^ 1);
+      copy_tile(maps.v, fp.p.v_stride, ring.values(stage),
+                block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+      page = block + 1 < blocks ? look_up(block + 1) : 0;
+      position.advance();
+    }
+  }
+}
+
+// Producer: one thread (with pages, one warp) requests the copies, the other warps scan values for NaN and infinity.
+template <class C>
+__device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps& maps,
+                                        const WorkUnitOf<C>& at, const Ring<C>& ring,
+                                        unsigned char* smem, int thread) {
+  constexpr int64_t BLOCK_KV = C::BLOCK_KV;
+  const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
+  const int64_t keys = at.key_end - at.key_begin;
+  const int64_t blocks = (keys + BLOCK_KV - 1) / BLOCK_KV;
+  const int64_t first_scanned = min(blocks, max(int64_t{0}, seen_by_all) / BLOCK_KV);
+
+  if (thread >= 32) {
+#pragma unroll 1
+    for (int64_t block = first_scanned; block < blocks; ++block) {
+      const int stage = static_cast<int>(block % C::STAGES);
+      barrier_wait(ring.values_landed(stage), (block - first_scanned) / C::STAGES & 1);
+      unsigned char* tile = smem + (ring.values(stage) - ring.base);
+      const int seen = static_cast<int>(min(BLOCK_KV, keys - block * BLOCK_KV));
+      if (zero_non_finite<C>(tile, seen, thread - 32, C::SCAN_THREADS)) {
+        ring.zeroed(smem)[stage] = block * BLOCK_KV;
+      }
+      fence_async_proxy();
+      barrier_arrive(ring.values_scanned(stage));
+    }
+    return;
+  }
+  if (fp.p.block_table != nullptr) {
+    request_pages<C>(fp, maps, at, ring, thread, blocks, first_scanned);
+    return;
+  }
+  if (thread > 0) return;
+  // TMA allows no stride of 0. Where k or v has one, the tensor map has a single batch entry or head.
+  const auto tma_index = [](int64_t stride, uint32_t index) { return stride == 0 ? 0 : static_cast<int>(index); };
+  const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int64_t block,
+                             uint32_t full) {
+    const int head = tma_index(stride.head, at.head_kv);
+    const int batch = tma_index(stride.batch, at.batch);
+    barrier_arrive_expect_bytes(full, C::TILE_BYTES);
+    const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
+#pragma unroll
+    for (int i = 0; i < C::BLOCK_KV / C::TMA_BOX_KEYS / (C::PAIRED ? 2 : 1); ++i) {
+      const int box = C::PAIRED ? i * 2 + static_cast<int>(at.rank) : i;
+#pragma unroll
+      for (int panel = 0; panel < C::D / 64; ++panel) {
+        const uint32_t to = tile + (panel * C::BLOCK_KV + box * C::TMA_BOX_KEYS) * 128;
+        const int key = key0 + box * C::TMA_BOX_KEYS;
+        if constexpr (C::PAIRED) {
+          tma_copy_multicast(to, map, panel * 64, key, head, batch, full);
+        } else {
+          tma_copy(to, map, panel * 64, key, head, batch, full);
+        }
+      }
+    }
+  };
+  RingPosition<C> position;
+  wait_for_earlier_kernel();
+  trigger_dependent_launch(fp);
+#pragma unroll 1
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int stage = position.stage;
+    // In the first round this does not wait: on a new barrier the phase before the first counts as complete.
+    barrier_wait(ring.keys_free(stage), position.parity ^ 1);
+    copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), block, ring.keys_full(stage));
+    barrier_wait(ring.values_free(stage), position.parity ^ 1);
+    copy_tile(maps.v, fp.p.v_stride, ring.values(stage), block,
+              block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+    position.advance();
+  }
+  // Do not exit while the peer block can still arrive on our mbarriers: drain the free barriers.
+  if constexpr (C::PAIRED) {
+#pragma unroll 1
+    for (int i = 0; i < C::STAGES; ++i) {
+      barrier_wait(ring.keys_free(position.stage), position.parity ^ 1);
+      barrier_wait(ring.values_free(position.stage), position.parity ^ 1);
+      position.advance();
+    }
+  }
+}
+
+}  // namespace kbtool::cuda

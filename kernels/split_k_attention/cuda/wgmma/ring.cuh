@@ -1,0 +1,153 @@
+// What the warps of a wgmma block share: the configuration of an instance, the ring buffer, and which keys all rows see.
+#pragma once
+
+#include "../common/block.cuh"
+#include "tma.cuh"
+#include "warpgroup.cuh"
+
+namespace kbtool::cuda {
+
+// SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
+// PAIRED: two query tiles of the same split form a cluster of two blocks. Each block requests half of the TMA
+// boxes and multicasts them to both blocks.
+// PACKED: the call has packed queries.
+template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false,
+          bool PACKED_ = false>
+struct WgmmaConfig {
+  using Element = Element_;
+  using Traits = ElementTraits<Element>;
+  static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
+  static constexpr int WARPGROUPS = WARPGROUPS_;
+  static constexpr bool INTERLEAVED_KEYS = false;
+  static constexpr bool OPTIONS = false;
+  static constexpr bool PACKED = PACKED_;
+  static constexpr bool TREES = PACKED && WARPGROUPS == 1;  // with two, registers would spill
+  static constexpr bool SMALL_RING = SMALL_RING_;
+  static constexpr bool PAIRED = PAIRED_;
+  static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor
+
+  static constexpr int BLOCK_M = 64 * WARPGROUPS;
+  static constexpr int BLOCK_KV = D == 256 || SMALL_RING ? 64 : 128;
+  // Keys of a TMA box, which has 64 columns. Small boxes, so that the producer soon requests the other columns of
+  // the same keys, which lie beside them in global memory.
+  static constexpr int TMA_BOX_KEYS = 32;
+  static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
+
+  static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
+  static constexpr int PRODUCER_WARPS = 4;
+  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // the consumers
+  static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
+  // With three or four warpgroups on a multiprocessor, registers move from producers to consumers:
+  // 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One register more would deadlock.
+  static constexpr bool UNEVEN_REGISTERS = WARPGROUPS == 2 || SMALL_RING;
+  static constexpr int LAUNCH_REGISTERS = 65536 / (BLOCKS * LAUNCH_THREADS) / 8 * 8;
+  static constexpr int CONSUMER_REGISTERS = SMALL_RING ? 208 : 232;
+  static constexpr int PRODUCER_REGISTERS = SMALL_RING ? 48 : 40;
+  static_assert(!UNEVEN_REGISTERS || WARPGROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS <=
+                                         (WARPGROUPS + 1) * LAUNCH_REGISTERS,
+                "after setmaxnreg a block has no more registers than the launch gave it");
+  // One producer warp requests the TMA copies, the others scan v for NaN and infinity.
+  static constexpr int SCAN_THREADS = 32 * (PRODUCER_WARPS - 1);
+  using Kv = Element;
+  static constexpr bool SCALED = false;
+  static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
+  static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
+
+  // In shared memory: Q [D / 64, BLOCK_M, 64], then STAGES times K and V [D / 64, BLOCK_KV, 64], then the barriers.
+  // A tile is stored in panels of 64 columns (128 bytes), the width of the swizzle.
+  static constexpr int QUERY_BYTES = BLOCK_M * D * 2;
+  static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
+  static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
+  static constexpr int BARRIERS = 6 * STAGES + 1;
+  static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
+  static constexpr int LENGTH_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // int64_t, or a PackedTile
+  static constexpr int SHARED_BYTES = LENGTH_OFFSET + (PACKED ? sizeof(PackedTile) : sizeof(int64_t));
+  static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
+                "sm_90 has 228 KB of shared memory per multiprocessor and keeps 1 KB of it per block");
+  static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each block of a pair requests half of the TMA boxes");
+  static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0,
+                "the 128-byte swizzle needs panels that start at multiples of 1024 bytes");
+
+  // The key of a 16-byte chunk. Chunks are numbered in the order of shared memory: panel by panel, in a panel key by
+  // key, eight chunks to a key.
+  static __device__ __forceinline__ int key_of(int chunk) { return chunk / 8 % BLOCK_KV; }
+  static int shared_bytes(int) { return SHARED_BYTES; }
+};
+
+// The ring buffer's barriers and tiles. Keys and values of a stage have barriers of their own.
+// `smem`, here and below: the block's shared memory, [SHARED_BYTES], laid out as in WgmmaConfig.
+template <class C>
+struct Ring {
+  uint32_t base;  // of shared memory
+
+  __device__ __forceinline__ uint32_t keys(int stage) const {
+    return base + C::QUERY_BYTES + stage * 2 * C::TILE_BYTES;
+  }
+  __device__ __forceinline__ uint32_t values(int stage) const { return keys(stage) + C::TILE_BYTES; }
+  __device__ __forceinline__ uint32_t barrier(int kind, int stage) const {
+    return base + C::BARRIER_OFFSET + (kind * C::STAGES + stage) * 8;
+  }
+  __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(0, stage); }
+  __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
+  __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
+  __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
+  // These two replace values_full if values are scanned first: values_landed means that the copies have arrived,
+  // values_scanned that all scanning threads are done.
+  __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
+  __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
+  __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
+
+  // For each stage: the first key, counted from key_begin, of the last key block in which non-finite values were
+  // zeroed; -1 before.
+  __device__ __forceinline__ volatile int64_t* zeroed(unsigned char* smem) const {
+    return reinterpret_cast<volatile int64_t*>(smem + C::ZEROED_OFFSET);
+  }
+
+  __device__ void init(unsigned char* smem) const {
+    for (int stage = 0; stage < C::STAGES; ++stage) {
+      zeroed(smem)[stage] = -1;
+      barrier_init(keys_full(stage), 1);
+      barrier_init(values_full(stage), 1);
+      barrier_init(values_landed(stage), 1);
+      barrier_init(values_scanned(stage), C::SCAN_THREADS);
+      constexpr int READERS = C::CONSUMER_WARPS * (C::PAIRED ? 2 : 1);
+      barrier_init(keys_free(stage), READERS);
+      barrier_init(values_free(stage), READERS);
+    }
+    barrier_init(queries_full(), C::THREADS);
+    fence_barrier_init();
+  }
+};
+
+// A stage of the ring buffer, and the parity of its barriers' phase.
+template <class C>
+struct RingPosition {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == C::STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// The keys before this one, counted in the entry, are visible to every row of the tile or pair of tiles.
+template <class C>
+__device__ __forceinline__ int64_t seen_by_each_row(const FusedParams& fp, const WorkUnitOf<C>& at) {
+  const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at));
+  if (!C::TREES || fp.p.tree_mask == nullptr) return seen;
+  return max(int64_t{0}, min(seen, first_tree_key(fp.p, at.valid)));
+}
+
+// Keys below this index, counted from key_begin, are visible to every row of the tile or pair of tiles. A V tile
+// past it may meet weight 0, and 0 * NaN is NaN, so it is scanned first.
+template <class C>
+__device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnitOf<C>& at) {
+  constexpr int64_t ALL = int64_t{1} << 62;
+  const int64_t seen = seen_by_each_row<C>(fp, at);
+  return seen == fp.p.Skv ? ALL : seen - at.key_begin;
+}
+
+}  // namespace kbtool::cuda
