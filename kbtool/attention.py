@@ -114,7 +114,8 @@ def split_k_attention(
         k: Keys, ``(B, Hkv, Skv, D)``, dtype and device of ``q``. Any strides, expanded included.
             ``H`` is a multiple of ``Hkv``; query head ``h`` reads key head ``h // (H // Hkv)``.
             Keys and values of queries of 16 bits may be float8_e4m3fn or float8_e5m2.
-        v: Values, the shape and dtype of ``k``. Any strides.
+        v: Values, ``(B, Hkv, Skv, Dv)``, dtype of ``k``. ``Dv`` may differ from ``D``: prompts of
+            DeepSeek-V3 have 128 beside 192. Any strides.
         causal: Align the causal mask bottom-right: query ``i`` sees keys
             ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
             (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
@@ -130,7 +131,7 @@ def split_k_attention(
             CUDA the number of splits is chosen for ``Skv``; if lengths differ, the device divides
             the keys of long entries evenly, unless there is a ``window`` or ``softcap``.
         block_table: Pages of each batch entry, ``(B, pages of an entry)``, int32, last stride 1.
-            ``k`` and ``v`` then hold pages, ``(pages, Hkv, page_size, D)`` by any strides:
+            ``k`` and ``v`` then hold pages, ``(pages, Hkv, page_size, D or Dv)`` by any strides:
             transpose pages that are stored as ``(pages, page_size, Hkv, D)``. A forgotten transpose
             may give wrong results without an error if ``page_size`` divides ``H`` and ``Hkv`` is a
             power of two. Key ``j`` of entry
@@ -156,7 +157,7 @@ def split_k_attention(
             the queries of each entry: ``Sq`` is ``cu_seqlens_q[b + 1] - cu_seqlens_q[b]``. Rows of
             ``q`` after the last entry's, as in a padded batch, see no key, whatever they hold. The
             CPU refuses other values; on CUDA they give wrong results, and memory outside of ``q``
-            is not touched. A captured graph sees new ones. CUDA runs ``fused``.
+            is not touched. A captured graph sees new ones.
         max_seqlen_q: The most queries of an entry; needed with ``cu_seqlens_q``. It may be larger
             than what any entry has. With ``num_splits``, an entry has the same bits in any batch of
             the same maximum.
@@ -178,9 +179,9 @@ def split_k_attention(
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:
-        The output, ``(B, H, Sq, D)``, contiguous, dtype of ``q``, accumulated in float32. With
+        The output, ``(B, H, Sq, Dv)``, contiguous, dtype of ``q``, accumulated in float32. With
         ``return_lse``, also the natural-log LSE, ``(B, H, Sq)``, float32. With ``cu_seqlens_q``
-        they are ``(total_q, H, D)`` and ``(total_q, H)``. A row that sees no key
+        they are ``(total_q, H, Dv)`` and ``(total_q, H)``. A row that sees no key
         (``Skv == 0``, length 0, or queries before the first key under ``causal``) has output 0 and
         LSE -inf. A NaN key that a row sees makes both NaN, a NaN value its column of the output; a
         logit of +inf makes its output NaN and its LSE +inf.
@@ -337,14 +338,14 @@ def split_k_attention_sharded(
     all-gather, and each merges them in the order of ranks. So all ranks return the same bits, and
     the same again from run to run, on processors or cards of one kind.
 
-    A rank receives ``B * H * Sq * (D * bytes of q's dtype + 4)`` bytes from each other rank: keys
+    A rank receives ``B * H * Sq * (Dv * bytes of q's dtype + 4)`` bytes from each other rank: keys
     and values are not sent. See "Keys over several cards" in the kernel's README.
 
     Args:
         q: All queries, ``(B, H, Sq, D)``, the same on every rank.
         k_shard: Keys of this rank, ``(B, Hkv, keys of this rank, D)``, as ``k`` of
             :func:`split_k_attention`. Shards may be of unlike length, and without any key.
-        v_shard: Values of this rank, the shape and dtype of ``k_shard``.
+        v_shard: Values of this rank, ``(B, Hkv, keys of this rank, Dv)``, dtype of ``k_shard``.
         group: Process group of 1 to 1024 ranks; all ranks by default. NCCL for CUDA, gloo for the
             CPU. The group's ``timeout`` is the time limit of a call.
         keys_after: Valid keys that later ranks hold: one number for all batch entries, a list of

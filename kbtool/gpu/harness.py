@@ -7,7 +7,6 @@ float64 reference, runs torch's own implementation and calls the operator under 
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -343,21 +342,6 @@ def peers_named_in(path: Path) -> list[str] | None:
     except (OSError, SyntaxError, ValueError, TypeError):
         return None
     return None if "PEERS" in text else [PEER]
-
-
-def peers_described_in(path: Path) -> dict[str, str]:
-    """Peer → the first paragraph of its function's docstring, in the harness or a file beside it,
-    read without running them."""
-    found: dict[str, str] = {}
-    names = peers_named_in(path) or []
-    for file in [path, *sorted(path.parent.glob("*.py"))]:
-        with contextlib.suppress(OSError, SyntaxError, ValueError):
-            for node in ast.parse(file.read_bytes()).body:
-                if isinstance(node, ast.FunctionDef) and node.name in names:
-                    first = (ast.get_docstring(node) or "").partition("\n\n")[0]
-                    if first:
-                        found.setdefault(node.name, " ".join(first.split()))
-    return found
 
 
 class UncachedLoader(SourceFileLoader):

@@ -45,9 +45,12 @@ def attend_sharded(
     else:
         state = _state(attend, q, k, v, keys_after, options, rank)
     states = _gather(state, group, rank, ranks)
-    D = q.shape[3]
-    lse = states[..., D:].contiguous().view(torch.float32).squeeze(-1)
-    return merge(states[..., :D], lse, return_lse=return_lse)
+    Dv = v.shape[3]
+    if states.shape[4] * states.element_size() % torch.float32.itemsize == 0:
+        lse = states.view(torch.float32)[..., -1]  # without a copy
+    else:
+        lse = states[..., Dv:].contiguous().view(torch.float32).squeeze(-1)
+    return merge(states[..., :Dv], lse, return_lse=return_lse)
 
 
 def count_keys_after(kv_lengths: Tensor, group: ProcessGroup | None) -> Tensor:
@@ -86,7 +89,7 @@ def _state(
     options: Mapping[str, Any],
     rank: int,
 ) -> Tensor:
-    """Output and LSE over the keys of this rank in one tensor, ``(B, H, Sq, D + n)``, of the dtype
+    """Output and LSE over the keys of this rank in one tensor, ``(B, H, Sq, Dv + n)``, of the dtype
     of ``q``: the last ``n`` elements of a row are the bits of its LSE, in float32."""
     sinks, table, lengths = (options[name] for name in ("sinks", "block_table", "kv_lengths"))
     if rank and isinstance(sinks, Tensor):
@@ -96,17 +99,17 @@ def _state(
     dims = ((q, 4), (k, 4), (v, 4), *given)
     if not all(isinstance(t, Tensor) and t.dim() == n for t, n in dims):
         attend(q, k, v, **options)  # it says what is wrong
-    B, H, Sq, D = q.shape
+    Dv = v.shape[3]
     numbers = torch.float32.itemsize // q.element_size()
-    state = q.new_empty((B, H, Sq, D + numbers))
+    state = q.new_empty((*q.shape[:3], Dv + numbers))
     for entries, rows, change in _calls(q, k, keys_after, options):
         call = {**options, **change}
         for name in ("kv_lengths", "block_table"):
             call[name] = None if call[name] is None else call[name][entries]
         keys = (k, v) if table is not None else (k[entries], v[entries])
         out, lse = attend(q[entries, :, rows], *keys, **call, return_lse=True)
-        state[entries, :, rows, :D] = out
-        state[entries, :, rows, D:] = lse.unsqueeze(-1).view(q.dtype)
+        state[entries, :, rows, :Dv] = out
+        state[entries, :, rows, Dv:] = lse.unsqueeze(-1).view(q.dtype)
     return state
 
 

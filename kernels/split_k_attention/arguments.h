@@ -84,7 +84,7 @@ inline int64_t num_entries(const Tensor& q, const CallOptions& options) {
   return is_packed(options) ? options.cu_seqlens_q->size(0) - 1 : q.size(0);
 }
 
-inline int64_t head_dim(const Tensor& q) { return q.size(q.dim() - 1); }
+inline int64_t head_dim(const Tensor& t) { return t.size(t.dim() - 1); }
 
 // Queries of a batch entry, at most.
 inline int64_t max_queries(const Tensor& q, const CallOptions& options) {
@@ -178,9 +178,8 @@ inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, co
   const bool paged = options.block_table.has_value();
   const bool packed = is_packed(options);
   check_operand("q", packed ? "(total_q, H, D)" : "(B, H, Sq, D)", packed ? 3 : 4, q, q);
-  const char* layout = paged ? "(pages, Hkv, page_size, D)" : "(B, Hkv, Skv, D)";
-  check_operand("k", layout, 4, k, q);
-  check_operand("v", layout, 4, v, q);
+  check_operand("k", paged ? "(pages, Hkv, page_size, D)" : "(B, Hkv, Skv, D)", 4, k, q);
+  check_operand("v", paged ? "(pages, Hkv, page_size, Dv)" : "(B, Hkv, Skv, Dv)", 4, v, q);
   check_dtypes(q, k, v);
   const int64_t D = head_dim(q);
   if (D < 1) fail("q must have D of at least 1, got shape ", text_of(shape_of(q)));
@@ -191,7 +190,7 @@ inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, co
   check_size("v", paged ? "pages" : "B", v.size(0), k.size(0), paged ? "as k" : "as q");
   check_size("v", "Hkv", v.size(1), k.size(1), "as k");
   check_size("v", paged ? "page_size" : "Skv", v.size(2), k.size(2), "as k");
-  check_size("v", "D", v.size(3), D, "as q");
+  if (v.size(3) < 1) fail("v must have Dv of at least 1, got shape ", text_of(shape_of(v)));
   const int64_t page_size = k.size(2);
   if (paged && (page_size < 1 || page_size > MAX_PAGE_SIZE || (page_size & (page_size - 1)) != 0)) {
     fail("k must have a page_size that is a power of two, 1 to ", MAX_PAGE_SIZE, ", got ", page_size,
@@ -352,6 +351,24 @@ inline void check_workspace(const Tensor& workspace, const Tensor& q, int64_t ne
       !workspace.is_contiguous() || workspace.numel() < needed) {
     fail("workspace must be a contiguous Float tensor of 1 dimension and at least ", needed,
          " elements, got ", type_of(workspace), " ", text_of(shape_of(workspace)));
+  }
+}
+
+// Outputs and LSEs of calls over parts of the keys.
+inline void check_outputs(const Tensor& outs, const Tensor& lses) {
+  const ScalarType type = outs.scalar_type();
+  if (type != ScalarType::Float && type != ScalarType::Half && type != ScalarType::BFloat16) {
+    fail("out must be Float, Half or BFloat16, got ", type_of(outs));
+  }
+  if (outs.dim() != 5 || outs.size(0) < 1 || outs.size(0) > MAX_NUM_SPLITS || outs.size(4) < 1) {
+    fail("out must be (S, B, H, Sq, D) with S in [1, ", MAX_NUM_SPLITS, "], got shape ", text_of(shape_of(outs)));
+  }
+  check_same_place("lse", lses, outs, "out");
+  std::vector<int64_t> rows = shape_of(outs);
+  rows.pop_back();
+  if (lses.scalar_type() != ScalarType::Float || shape_of(lses) != rows) {
+    fail("lse must be Float of shape ", text_of(rows), ", got ", type_of(lses), " of shape ",
+         text_of(shape_of(lses)));
   }
 }
 

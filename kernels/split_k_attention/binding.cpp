@@ -81,7 +81,7 @@ void merge_pass(const kbtool::SplitKParams& p, const kbtool::cpu::Kernels& kerne
   // A merge of few rows stays on the calling thread: waking the others would take longer.
   constexpr int64_t FLOATS_PER_ITEM = 1 << 16;
   const int64_t rows = p.B * p.H * p.Sq;
-  const int64_t rows_per_item = std::max<int64_t>(1, FLOATS_PER_ITEM / (p.num_splits * p.D));
+  const int64_t rows_per_item = std::max<int64_t>(1, FLOATS_PER_ITEM / (p.num_splits * p.Dv));
   for_each_item(kbtool::ceil_div(rows, rows_per_item), kernels.scratch_numel(p),
                 [&](int64_t item, float* scratch) {
                   const int64_t begin = item * rows_per_item;
@@ -142,18 +142,18 @@ struct Cpu {
 
   struct Plan {
     int64_t num_splits;
-    int64_t workspace_numel;  // D weighted values, a maximum and a sum for each row and split
+    int64_t workspace_numel;  // Dv weighted values, a maximum and a sum for each row and split
   };
 
   struct Guard {
     explicit Guard(const Tensor&) {}
   };
 
-  static void check(const Tensor& q) { check_type("q", q.scalar_type()); }
+  static void check(const Tensor& q, const Tensor&) { check_type("q", q.scalar_type()); }
 
   static std::string variants(const Tensor&) { return VARIANTS; }
 
-  static Plan plan(const Tensor& q, const Tensor& k, const Tensor&, const CallOptions& options) {
+  static Plan plan(const Tensor& q, const Tensor& k, const Tensor&, int64_t Dv, const CallOptions& options) {
     if (options.variant.has_value() && *options.variant != VARIANTS) {
       kbtool::fail_variant(*options.variant, VARIANTS, q);
     }
@@ -161,17 +161,16 @@ struct Cpu {
     const int64_t tiles = query_tiles(q, k, options);
     const int64_t splits = options.num_splits.value_or(kbtool::choose_num_splits(
         tiles, num_keys_seen(k, options, queries), kbtool::cpu::NOMINAL_WORKERS, kbtool::cpu::MIN_KEYS));
-    const int64_t D = kbtool::head_dim(q);
-    const int64_t rows = q.numel() / D;
-    return {splits, splits == 1 ? 0 : splits * rows * (D + 2)};
+    const int64_t rows = q.numel() / kbtool::head_dim(q);
+    return {splits, splits == 1 ? 0 : splits * rows * (Dv + 2)};
   }
 
-  static int64_t most_workspace(const Tensor& q, const Tensor& k, const CallOptions& options) {
-    return plan(q, k, k, options).workspace_numel;
+  static int64_t most_workspace(const Tensor& q, const Tensor& k, int64_t Dv, const CallOptions& options) {
+    return plan(q, k, k, Dv, options).workspace_numel;
   }
 
-  static Plan partial_plan(const Tensor& q, const Tensor& k, const CallOptions& options) {
-    return plan(q, k, k, options);
+  static Plan partial_plan(const Tensor& q, const Tensor& k, int64_t Dv, const CallOptions& options) {
+    return plan(q, k, k, Dv, options);
   }
 
   static void run(kbtool::SplitKParams p, const Tensor& q, const CallOptions& options,
@@ -247,7 +246,7 @@ STABLE_TORCH_LIBRARY(kbtool, m) {
   m.def(
       "split_k_attention_plan(Tensor q, Tensor k, *, int? num_splits=None, "
       "Tensor? block_table=None, int? window=None, Tensor? cu_seqlens_q=None, "
-      "int? max_seqlen_q=None, str? variant=None) -> (int, int)");
+      "int? max_seqlen_q=None, int? head_dim_v=None, str? variant=None) -> (int, int)");
   m.def(
       "split_k_attention_partial(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
       "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "
@@ -256,6 +255,7 @@ STABLE_TORCH_LIBRARY(kbtool, m) {
   m.def(
       "split_k_attention_merge(Tensor o, Tensor m, Tensor l, *, ScalarType dtype) "
       "-> (Tensor, Tensor)");
+  m.def("split_k_attention_merge_outputs(Tensor out, Tensor lse, *, ScalarType dtype) -> (Tensor, Tensor)");
   m.def("split_k_attention_variants(Tensor q) -> str");
   m.def(
       "split_k_attention_num_splits(int tiles, int kv_length, int workers, int min_keys) -> int");

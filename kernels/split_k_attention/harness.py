@@ -77,11 +77,11 @@ def _as_returned(
     if inputs.get("cu_seqlens_q") is None:
         return dense
     out, lse = (t.transpose(1, 2).flatten(0, 1)[inputs["rows"]] for t in dense.values())
-    total, H, D = inputs["q_packed"].shape
+    total, H, _ = inputs["q_packed"].shape
     no_lse = lse.new_full((total - len(lse), H), beyond)
     if inputs.get("sinks") is not None:
         no_lse[...] = inputs["sinks"]
-    no_out = torch.where(no_lse.isnan(), no_lse, 0)[..., None].expand(-1, -1, D)
+    no_out = torch.where(no_lse.isnan(), no_lse, 0)[..., None].expand(-1, -1, out.shape[-1])
     return {"out": torch.cat([out, no_out.to(out.dtype)]), "lse": torch.cat([lse, no_lse])}
 
 
@@ -111,6 +111,8 @@ def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**case, "Skv": Skv + step, "kv_lengths": clipped}
         if 0 < D + step <= _MOST_COLUMNS:
             yield {**case, "D": D + step}
+        if case["Dv"] and 0 < case["Dv"] + step <= _MOST_COLUMNS:
+            yield {**case, "Dv": case["Dv"] + step}
         if B + step > 0:
             more = lengths and (lengths[:step] if step < 0 else [*lengths, max(lengths) // 2])
             others = queries and (queries[:step] if step < 0 else [*queries, Sq])
@@ -159,7 +161,7 @@ def call(
         return {"out": out, "lse": lse}
     numel = workspace_bytes(inputs, variant) // torch.float32.itemsize
     stored_as = _inputs.stored_as if q.dim() == 4 else _packed_as
-    out = stored_as(inputs["out_layout"], q.new_full(q.shape, math.nan))
+    out = stored_as(inputs["out_layout"], q.new_full((*q.shape[:-1], v.shape[-1]), math.nan))
     lse = q.new_full(q.shape[:-1], math.nan, dtype=torch.float32)
     if inputs["out_layout"].startswith("far"):
         lse = stored_as(inputs["out_layout"], lse[..., None])[..., 0]
@@ -181,9 +183,9 @@ def workspace_bytes(inputs: Mapping[str, Any], variant: str | None = None) -> in
 
 def _plan(inputs: Mapping[str, Any], variant: str | None) -> tuple[int, int]:
     """The number of splits, and the floats of workspace."""
-    q, k, _ = _operands(inputs)
+    q, k, v = _operands(inputs)
     names = ("num_splits", "block_table", "window", "cu_seqlens_q", "max_seqlen_q")
-    given = {name: inputs.get(name) for name in names}
+    given = {name: inputs.get(name) for name in names} | {"head_dim_v": v.shape[-1]}
     splits, numel = torch.ops.kbtool.split_k_attention_plan(q, k, **given, variant=variant)
     return splits, numel
 
@@ -264,7 +266,7 @@ def _merged(values: Tensor, maxima: Tensor, sums: Tensor) -> dict[str, Tensor]:
     """Attention from the states of splits, in their own precision.
 
     Args:
-        values: (S, B, H, Sq, D), weighted and not divided.
+        values: (S, B, H, Sq, Dv), weighted and not divided.
         maxima: (S, B, H, Sq), the largest logits.
         sums: (S, B, H, Sq), of the weights.
     """
@@ -281,7 +283,7 @@ def _merged(values: Tensor, maxima: Tensor, sums: Tensor) -> dict[str, Tensor]:
 def _states(inputs: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The states of ``count`` splits of the valid keys, as ``_merged`` takes them, in float32."""
     q, Hkv = inputs["q"], inputs["k"].shape[1]
-    values = q.new_zeros((count, *q.shape), dtype=torch.float32)
+    values = q.new_zeros((count, *q.shape[:3], inputs["v"].shape[3]), dtype=torch.float32)
     maxima = q.new_full((count, *q.shape[:3]), -math.inf, dtype=torch.float32)
     sums = torch.zeros_like(maxima)
     for part, scores, _, kv_values in _right.scores_of(inputs, torch.float64):
@@ -344,7 +346,9 @@ def arms(
         elif ours_alone:
             timed[peer] = f"is not called with {' and '.join(ours_alone)}"
         else:
-            timed[peer] = _PEERS.PEERS[peer](inputs)
+            call = _PEERS.PEERS[peer](inputs)
+            other = v.shape[3] != k.shape[3]  # which few take
+            timed[peer] = _tried(call) if other and callable(call) else call
     return timed
 
 
@@ -357,7 +361,8 @@ def _apart(inputs: Mapping[str, Any]) -> Callable[[], Tensor] | str:
         return "is not called with tree_mask"
     q, k, v = _operands(inputs)
     options = _options(inputs) | {"cu_seqlens_q": None, "max_seqlen_q": None}
-    out, lse = torch.zeros_like(q), q.new_zeros(q.shape[:2], dtype=torch.float32)
+    out = q.new_zeros((*q.shape[:2], v.shape[3]))
+    lse = q.new_zeros(q.shape[:2], dtype=torch.float32)
     calls, b, row = [], 0, 0
     for queries, run in groupby(inputs["cu_seqlens_q"].diff().tolist()):
         count = len(list(run))
@@ -373,7 +378,7 @@ def _apart(inputs: Mapping[str, Any]) -> Callable[[], Tensor] | str:
         of, *made = (t[rows].unflatten(0, (count, queries)).transpose(1, 2) for t in (q, out, lse))
         names = ("num_splits", "block_table", "window")
         _, numel = torch.ops.kbtool.split_k_attention_plan(
-            of, keys[0], **{name: (options | own)[name] for name in names}
+            of, keys[0], head_dim_v=v.shape[3], **{name: (options | own)[name] for name in names}
         )
         calls.append(
             functools.partial(
@@ -445,14 +450,16 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
         ValueError: ``kv_lengths`` are given: without a number, the kernel may divide the keys of
             all entries together. Or keys and values are of 8 bits, or queries are packed.
     """
-    q, k = inputs["q"], inputs["k"]
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
     if inputs["kv_lengths"] is not None:
         raise ValueError("calls with kv_lengths are not tuned: leave their case sets out")
     if "k_fp8" in inputs:
         raise ValueError("calls with kv_dtype are not tuned: leave their case sets out")
     if inputs.get("cu_seqlens_q") is not None:
         raise ValueError("calls with q_lengths are not tuned: leave their case sets out")
-    own, _ = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=None, variant=variant)
+    own, _ = torch.ops.kbtool.split_k_attention_plan(
+        q, k, num_splits=None, head_dim_v=v.shape[3], variant=variant
+    )
     most = max(1, k.shape[2] // _LEAST_KEYS)
     counts = sorted({own, *(count for count in _COUNTS if count <= most)})
     one = {**inputs, **{name: inputs[name].flatten(0, 1).unsqueeze(0) for name in ("q", "k", "v")}}
@@ -466,6 +473,7 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
 def work(case: Mapping[str, Any]) -> dict[str, int]:
     """Least bytes to move and operations to do: visible keys only, each key and value read once."""
     _, H, Hkv, _, _, D = _inputs.sizes_of(case)
+    columns = D + (case.get("Dv") or D)  # of a key and its value, and of a query and its output
     size = _inputs.DTYPES[case.get("dtype", "float16")].itemsize
     kv_size = 1 if case.get("kv_dtype") else size
     lengths, queries = _inputs.lengths_of(case), _inputs.queries_of(case)
@@ -491,6 +499,6 @@ def work(case: Mapping[str, Any]) -> dict[str, int]:
             stored_kv -= Hkv * (sum(map(len, shared)) - len(set().union(*shared)))
     rows = H * sum(queries)
     return {
-        "bytes": 2 * D * (size * rows + kv_size * stored_kv) + 4 * rows,
-        "flops": 4 * D * H * sum(map(pairs, lengths, queries)),
+        "bytes": columns * (size * rows + kv_size * stored_kv) + 4 * rows,
+        "flops": 2 * columns * H * sum(map(pairs, lengths, queries)),
     }

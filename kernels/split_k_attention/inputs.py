@@ -41,6 +41,7 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
     layout = case.get("layout", "bhsd")
     fill = case.get("fill", "random")
     B, H, Hkv, Sq, Skv, D = sizes_of(case)
+    Dv = case.get("Dv") or D
     page_size = case.get("page_size")
     lengths = case.get("kv_lengths") if page_size is None else lengths_of(case)
 
@@ -58,7 +59,7 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
 
     q = values(B, H, Sq, D)
     k = values(B, Hkv, Skv, D)
-    v = values(B, Hkv, Skv, D)
+    v = values(B, Hkv, Skv, Dv)
     if fill == "large_logits":
         q *= 16
     if fill == "largest_logits":
@@ -278,7 +279,7 @@ def _hide_unseen(
     return k, v
 
 
-# How pages, (pages, Hkv, page_size, D), are stored.
+# How pages, (pages, Hkv, page_size, D or Dv), are stored.
 _PAGE_LAYOUTS = {"nhd": "bshd", "hnd": "bhsd"}
 _NO_PAGE = (-1, 2**31 - 1, -(2**31))
 
@@ -296,7 +297,7 @@ def _pages(case: Mapping[str, Any], k: Tensor, v: Tensor, beyond: float) -> dict
     Those are full of ``beyond``, as are ``k`` and ``v`` past a length. Past a length and before a
     window the table, part of a wider one, names them or pages that do not exist.
     """
-    _, Hkv, Skv, D = k.shape
+    _, Hkv, Skv, _ = k.shape
     size, shared = int(case["page_size"]), shared_pages_of(case)
     columns = -(-Skv // size)
     skipped = [first // size for first in first_keys_of(case)]
@@ -320,10 +321,10 @@ def _pages(case: Mapping[str, Any], k: Tensor, v: Tensor, beyond: float) -> dict
         layouts = [layout] * 2
     made = {"block_table": table}
     for name, t, stored in zip(("k_pages", "v_pages"), (k, v), layouts, strict=True):
-        pool = t.new_full((len(drawn), Hkv, size, D), beyond)
+        pool = t.new_full((len(drawn), Hkv, size, t.shape[3]), beyond)
         padded = torch.nn.functional.pad(t, (0, 0, 0, columns * size - Skv), value=beyond)
         for keys, row, first, end in zip(padded, table, skipped, used, strict=True):
-            pages = keys.view(Hkv, columns, size, D).transpose(0, 1)
+            pages = keys.view(Hkv, columns, size, t.shape[3]).transpose(0, 1)
             pool[row[first:end].long()] = pages[first:end]
         made[name] = stored_as(stored, pool)
     return made

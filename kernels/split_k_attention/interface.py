@@ -29,6 +29,8 @@ _DTYPES = (torch.float32, *_16_BITS)
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 """Of keys and values beside queries of 16 bits."""
 _MAX_HEAD_DIM_ON_CUDA = 256
+_PARTS_OF_ONE_KERNEL = 8
+"""Of a merge on CUDA, at most."""
 _MAX_QUERIES = 2**31 - 1
 """Of an entry of packed queries."""
 
@@ -173,13 +175,17 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, B: int | SymInt, *, paged: 
     D = q.shape[-1]
     if D < 1:
         _fail(f"q must have D of at least 1, got shape {tuple(q.shape)}")
-    if q.device.type == "cuda" and D > _MAX_HEAD_DIM_ON_CUDA:
-        _fail(f"q must have D in [1, {_MAX_HEAD_DIM_ON_CUDA}] on CUDA, got {tuple(q.shape)}")
+    if v.shape[3] < 1:
+        _fail(f"v must have Dv of at least 1, got shape {tuple(v.shape)}")
+    for name, dimension, t in (("q", "D", q), ("v", "Dv", v)):
+        if q.device.type == "cuda" and t.shape[-1] > _MAX_HEAD_DIM_ON_CUDA:
+            most = f"{dimension} in [1, {_MAX_HEAD_DIM_ON_CUDA}] on CUDA"
+            _fail(f"{name} must have {most}, got {tuple(t.shape)}")
     hint = _LAYOUT_HINT if paged else ""
     shapes = f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
-    if k.shape != v.shape or k.shape[3] != D or not (paged or k.shape[0] == B):
+    if k.shape[:3] != v.shape[:3] or k.shape[3] != D or not (paged or k.shape[0] == B):
         of = "D of q" if paged else "B and D of q" if q.dim() == 4 else f"B={B} and D of q"
-        _fail(f"k and v must have one shape, and {of}, {shapes}")
+        _fail(f"k must have {of}, and v the shape of k but for its last dimension, {shapes}")
     if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
         _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}{hint}")
     if paged and k.shape[2] not in _PAGE_SIZES:
@@ -228,11 +234,15 @@ def _check_block_table(block_table: Tensor, B: int | SymInt) -> None:
 # The names and defaults of the options are those of the schemas in binding.cpp.
 
 
+def _shape_of_out(q: Tensor, v: Tensor) -> tuple[int | SymInt, ...]:
+    return (*q.shape[:-1], v.shape[-1])
+
+
 def _fake_split_k_attention(
     q: Tensor, k: Tensor, v: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
     _check_traced(q, k, v, **options)
-    return q.new_empty(q.shape), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    return q.new_empty(_shape_of_out(q, v)), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _fake_split_k_attention_out(
@@ -240,7 +250,7 @@ def _fake_split_k_attention_out(
 ) -> None:
     _check_traced(q, k, v, **options)
     _check_devices("q", q, out=out, lse=lse, workspace=workspace)
-    _check_shape("out", out, q.dtype, q.shape)
+    _check_shape("out", out, q.dtype, _shape_of_out(q, v))
     _check_shape("lse", lse, torch.float32, q.shape[:-1])
     # Its required size depends on the real device.
     if workspace.dtype != torch.float32 or workspace.dim() != 1 or not workspace.is_contiguous():
@@ -265,6 +275,8 @@ def _fake_split_k_attention_partial(
         given = [name for name in names if options.get(name) is not None]
         if k.dtype != q.dtype:
             given.append("8-bit k and v")
+        if v.shape[3] != k.shape[3]:
+            given.append("v with another head dimension than k")
         for name in given:
             _fail(
                 f"{name} must be left out of split_k_attention_partial on CUDA, which takes no"
@@ -281,7 +293,7 @@ def _fake_split_k_attention_partial(
             "num_splits where it is traced"
         )
     rows = (num_splits, *q.shape[:3])
-    o = q.new_empty((*rows, q.shape[3]), dtype=torch.float32)
+    o = q.new_empty((*rows, v.shape[3]), dtype=torch.float32)
     return o, q.new_empty(rows, dtype=torch.float32), q.new_empty(rows, dtype=torch.float32)
 
 
@@ -307,6 +319,12 @@ def _fake_split_k_attention_merge(
     return o.new_empty(o.shape[1:], dtype=dtype), o.new_empty(o.shape[1:4])
 
 
+def _fake_split_k_attention_merge_outputs(
+    out: Tensor, lse: Tensor, *, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    return out.new_empty(out.shape[1:], dtype=dtype), lse.new_empty(lse.shape[1:])
+
+
 def _fake_split_k_attention_plan(
     q: Tensor, k: Tensor, **options: Any
 ) -> tuple[int | SymInt, int | SymInt]:
@@ -328,6 +346,7 @@ for _fake in (
     _fake_split_k_attention_out,
     _fake_split_k_attention_partial,
     _fake_split_k_attention_merge,
+    _fake_split_k_attention_merge_outputs,
     _fake_split_k_attention_plan,
     _fake_split_k_attention_variants,
 ):
@@ -376,6 +395,7 @@ for _name in (
     "split_k_attention_out",
     "split_k_attention_partial",
     "split_k_attention_merge",
+    "split_k_attention_merge_outputs",
 ):
     _library.impl(
         _name,
@@ -551,10 +571,18 @@ def merge(
         raise ValueError(
             f"merge: lse must be on the device of out ({out.device}), got {lse.device}"
         )
-    # A normalised output is a state with a sum of 1, relative to the LSE.
-    some = lse != -torch.inf
-    states = torch.where(some[..., None], out.float(), 0)
-    merged, merged_lse = torch.ops.kbtool.split_k_attention_merge.default(
-        states.contiguous(), lse.contiguous(), some.float().contiguous(), dtype=dtype or out.dtype
-    )
+    made_of = dtype or out.dtype
+    # One kernel, which waits for the parts of a row in turn: on an H200 8 outputs of 32 rows take
+    # 6.2 us instead of 11.2, and 64 of them 31 instead of 14.
+    if out.device.type == "cuda" and out.shape[0] <= _PARTS_OF_ONE_KERNEL:
+        merged, merged_lse = torch.ops.kbtool.split_k_attention_merge_outputs.default(
+            out, lse, dtype=made_of
+        )
+    else:
+        # A normalised output is a state with a sum of 1, relative to the LSE.
+        some = lse != -torch.inf
+        states = torch.where(some[..., None], out.float(), 0)
+        merged, merged_lse = torch.ops.kbtool.split_k_attention_merge.default(
+            states.contiguous(), lse.contiguous(), some.float().contiguous(), dtype=made_of
+        )
     return (merged, merged_lse) if return_lse else merged

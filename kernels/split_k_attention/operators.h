@@ -2,12 +2,12 @@
 //
 //   struct Plan                             with num_splits and workspace_numel, in floats
 //   Guard(const Tensor& q)                  makes the device current while it lives
-//   check(const Tensor& q)                  checks element type and head dimension
+//   check(const Tensor& q, const Tensor& v) checks element type and head dimensions
 //   variants(const Tensor& q)               the names of its variants, separated by commas
-//   plan(q, k, v, options)                  the plan of a call
-//   most_workspace(q, k, options)           floats that are enough for a call with kv_lengths and
+//   plan(q, k, v, Dv, options)              the plan of a call whose values have Dv columns; v says how they lie
+//   most_workspace(q, k, Dv, options)       floats that are enough for a call with kv_lengths and
 //                                           without, whatever the layout of v
-//   partial_plan(q, k, options)             the plan of a call of `partial`
+//   partial_plan(q, k, Dv, options)         the plan of a call of `partial`
 //   run(p, q, options, plan, workspace)     attention: fills p.out and p.lse
 //   partial(p, q, options, plan)            pass 1 alone: fills p.partial_*
 //   merge(p, type, o)                       pass 2 alone: fills p.out and p.lse from p.partial_*
@@ -33,6 +33,13 @@ inline Strides4 strides4(const Tensor& t) {
 inline Strides3 strides3(const Tensor& lse) {
   if (lse.dim() == 2) return {0, lse.stride(1), lse.stride(0)};
   return {lse.stride(0), lse.stride(1), lse.stride(2)};
+}
+
+// The shape of the output: that of q, with the columns of v.
+inline std::vector<int64_t> output_shape(const Tensor& q, const Tensor& v) {
+  std::vector<int64_t> shape = shape_of(q);
+  shape.back() = head_dim(v);
+  return shape;
 }
 
 inline std::vector<int64_t> rows_of(const Tensor& q) {
@@ -83,8 +90,8 @@ class Operators {
                                  k_scale, v_scale, cu_seqlens_q, max_seqlen_q, tree_mask,   variant, overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan = Device::plan(q, k, v, options);
-    Tensor out = torch::stable::new_empty(q, shape_of(q));
+    const typename Device::Plan plan = Device::plan(q, k, v, head_dim(v), options);
+    Tensor out = torch::stable::new_empty(q, output_shape(q, v));
     Tensor lse = torch::stable::new_empty(q, rows_of(q), ScalarType::Float);
     std::optional<Tensor> workspace;
     if (plan.workspace_numel > 0) {
@@ -107,8 +114,8 @@ class Operators {
                                  k_scale, v_scale, cu_seqlens_q, max_seqlen_q, tree_mask,   variant, overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan = Device::plan(q, k, v, options);
-    check_output("out", out, q, q.scalar_type(), shape_of(q));
+    const typename Device::Plan plan = Device::plan(q, k, v, head_dim(v), options);
+    check_output("out", out, q, q.scalar_type(), output_shape(q, v));
     check_output("lse", lse, q, ScalarType::Float, rows_of(q));
     check_workspace(workspace, q, plan.workspace_numel);
     run(q, k, v, options, plan, out, lse, workspace);
@@ -120,6 +127,7 @@ class Operators {
                                                      std::optional<int64_t> window,
                                                      std::optional<Tensor> cu_seqlens_q,
                                                      std::optional<int64_t> max_seqlen_q,
+                                                     std::optional<int64_t> head_dim_v,
                                                      std::optional<std::string> variant) {
     CallOptions options;
     options.causal = true;  // as a window needs it; the plan is the same
@@ -130,8 +138,10 @@ class Operators {
     options.max_seqlen_q = max_seqlen_q;
     options.variant = variant;
     check_call(q, k, k, options);
+    const int64_t Dv = head_dim_v.value_or(head_dim(q));
+    if (Dv < 1) fail("head_dim_v must be at least 1, got ", Dv);
     const typename Device::Guard guard(q);
-    return {Device::plan(q, k, k, options).num_splits, Device::most_workspace(q, k, options)};
+    return {Device::plan(q, k, k, Dv, options).num_splits, Device::most_workspace(q, k, Dv, options)};
   }
 
   static std::tuple<Tensor, Tensor, Tensor> partial(
@@ -145,11 +155,11 @@ class Operators {
                                  std::nullopt, std::nullopt, std::nullopt, variant, std::nullopt};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan = Device::partial_plan(q, k, options);
+    const typename Device::Plan plan = Device::partial_plan(q, k, head_dim(v), options);
     std::vector<int64_t> shape = {plan.num_splits, q.size(0), q.size(1), q.size(2)};
     Tensor m = torch::stable::new_empty(q, shape, ScalarType::Float);
     Tensor l = torch::stable::new_empty(q, shape, ScalarType::Float);
-    shape.push_back(q.size(3));
+    shape.push_back(head_dim(v));
     Tensor o = torch::stable::new_empty(q, shape, ScalarType::Float);
     SplitKParams p = params(q, k, v, options);
     p.num_splits = plan.num_splits;
@@ -171,7 +181,7 @@ class Operators {
     p.B = o.size(1);
     p.H = p.Hkv = o.size(2);
     p.Sq = o.size(3);
-    p.D = o.size(4);
+    p.D = p.Dv = o.size(4);
     // const_cast: pass 1 writes partial_*, but pass 2 only reads them.
     p.partial_o = const_cast<float*>(static_cast<const float*>(o.const_data_ptr()));
     p.partial_m = const_cast<float*>(static_cast<const float*>(m.const_data_ptr()));
@@ -201,7 +211,7 @@ class Operators {
     check_cu_seqlens(q, options);
     check_operands(q, k, v, options);
     check_options(q, k, options);
-    Device::check(q);
+    Device::check(q, v);
   }
 
   static SplitKParams params(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -214,6 +224,7 @@ class Operators {
     p.Sq = is_packed(options) ? q.size(0) : q.size(2);
     p.Skv = num_keys(k, options);
     p.D = head_dim(q);
+    p.Dv = head_dim(v);
     p.q = q.const_data_ptr();
     p.k = k.const_data_ptr();
     p.v = v.const_data_ptr();

@@ -30,12 +30,12 @@ struct SplitKParams {
   // number, for out, lse and partial states too.
   const void* q;
   const void* k;  // [entries, Hkv, Skv, D], or [num_pages, Hkv, page_size, D] with a block_table
-  const void* v;  // as k
-  void* out;      // [B, H, Sq, D], the element type of q
+  const void* v;  // as k, with Dv columns
+  void* out;      // [B, H, Sq, Dv], the element type of q
   float* lse;     // [B, H, Sq], natural log
 
   // One partial state per row and split, contiguous. Null with one split: pass 1 then writes out and lse.
-  float* partial_o;  // [num_splits, B, H, Sq, D], not divided by l
+  float* partial_o;  // [num_splits, B, H, Sq, Dv], not divided by l
   float* partial_m;  // [num_splits, B, H, Sq]
   float* partial_l;  // [num_splits, B, H, Sq]
 
@@ -54,7 +54,8 @@ struct SplitKParams {
   int64_t Hkv;  // key and value heads
   int64_t Sq;
   int64_t Skv;  // with a block_table: pages of an entry * page_size
-  int64_t D;
+  int64_t D;    // head dimension of q and k
+  int64_t Dv;   // of v and of the output
 
   int64_t num_splits;
   float scale;
@@ -93,11 +94,11 @@ struct SplitKParams {
 static_assert(std::is_trivially_copyable_v<SplitKParams>,
               "the parameters are handed to device kernels by value");
 
-// The states of all splits in one workspace of num_splits * B * H * Sq * (D + 2) floats.
+// The states of all splits in one workspace of num_splits * B * H * Sq * (Dv + 2) floats.
 inline void place_partials(SplitKParams& p, float* workspace) {
   const int64_t states = p.num_splits * p.B * p.H * p.Sq;
   p.partial_o = workspace;
-  p.partial_m = p.partial_o + states * p.D;
+  p.partial_m = p.partial_o + states * p.Dv;
   p.partial_l = p.partial_m + states;
 }
 

@@ -233,6 +233,8 @@ def _flashinfer_for(inputs: Inputs) -> Any:
         return f"takes float16 and bfloat16, not {_name(q.dtype)}"
     if q.shape[3] not in _FLASHINFER_DIMS:
         return f"takes head dimensions {', '.join(map(str, _FLASHINFER_DIMS))}, not {q.shape[3]}"
+    if v.shape != k.shape:
+        return "is not called with v of another head dimension than k"
     if not all(t.is_contiguous() for t in (q, k, v)):
         return "takes contiguous tensors"
     return _installed("flashinfer", "flashinfer-python")

@@ -49,7 +49,7 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     it through, and rounds the logit four times. The LSE may be off by as much as it moves when
     every logit does. For a row that sees one key that is the one logit.
 
-    Output, ``(B, H, Sq, D)``: a sum of weights times values. Each product is rounded relative to
+    Output, ``(B, H, Sq, Dv)``: a sum of weights times values. Each product is rounded relative to
     its own size, and these errors add up as squares do, to ``sqrt(sum w² v²)``. For a row that sees
     one key that is the value; over many keys of equal weight it shrinks as the output does.
 
@@ -62,7 +62,7 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     float32 = torch.finfo(torch.float32)
     digits = float32.eps / torch.finfo(q.dtype).eps
     of_lse = torch.zeros(q.shape[:3], dtype=torch.float64, device=q.device)
-    of_out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
+    of_out = of_lse.new_zeros((*q.shape[:3], inputs["v"].shape[3]))
     lengths = _finite(q.double().norm(dim=-1))
     for part, scores, keys, values in scores_of(inputs, torch.float64):
         norms = [keys[:, block].double().norm(dim=-1) for block in _blocks(keys)]
@@ -134,20 +134,20 @@ def scores_of(
     inputs: Mapping[str, Any], dtype: torch.dtype
 ) -> Iterator[tuple[_Part, Tensor, Tensor, Tensor]]:
     """Every row that has keys, some at a time: which; their logits ``(heads, rows, keys)``, -inf
-    where a key is hidden, in ``dtype``; and the keys and values of the heads, ``(heads, keys, D)``,
-    in their own type."""
+    where a key is hidden, in ``dtype``; and the keys and values of the heads, ``(heads, keys, D)``
+    and ``(heads, keys, Dv)``, in their own type."""
     q, k, v, scale = inputs["q"], inputs["k"], inputs["v"], _scale(inputs)
     _, H, Sq, D = q.shape
-    Hkv = k.shape[1]
+    Hkv, Dv = k.shape[1], v.shape[3]
     rows = H // Hkv * Sq if Hkv else 0
     for entries, length in equal_lengths(inputs):
         if length * rows == 0:
             continue
         rows_at_a_time = max(1, min(rows, _NUMBERS_AT_A_TIME // length))
-        numbers = length * max(rows_at_a_time, 2 * D)
+        numbers = length * max(rows_at_a_time, D + Dv)
         heads_at_a_time = max(1, _NUMBERS_AT_A_TIME // numbers)
         heads = (entries.stop - entries.start) * Hkv
-        keys, values = (t[entries, :, :length].reshape(heads, length, D) for t in (k, v))
+        keys, values = (t[entries, :, :length].flatten(0, 1) for t in (k, v))
         for head, row in product(range(0, heads, heads_at_a_time), range(0, rows, rows_at_a_time)):
             some = slice(head, min(head + heads_at_a_time, heads))
             part = _Part(entries, some, slice(row, min(row + rows_at_a_time, rows)))
@@ -177,7 +177,7 @@ def _without_keys(
 ) -> tuple[Tensor, Tensor]:
     """Output and LSE of rows that see no key."""
     q, sinks = inputs["q"], inputs.get("sinks")
-    out = torch.zeros(q.shape, dtype=dtype, device=q.device)
+    out = q.new_zeros((*q.shape[:3], inputs["v"].shape[3]), dtype=dtype)
     lse = torch.full(q.shape[:3], -math.inf, dtype=lse_dtype, device=q.device)
     if sinks is not None:
         lse[...] = sinks[:, None]
@@ -186,15 +186,15 @@ def _without_keys(
 
 
 def _blocks(t: Tensor) -> Iterator[slice]:
-    """Ranges of the keys of ``t``, ``(heads, keys, D)``."""
-    heads, keys, D = t.shape
-    at_a_time = max(1, _BLOCK[t.device.type] // max(heads * D, 1))
+    """Ranges of the keys of ``t``, ``(heads, keys, columns)``."""
+    heads, keys, columns = t.shape
+    at_a_time = max(1, _BLOCK[t.device.type] // max(heads * columns, 1))
     for first in range(0, keys, at_a_time):
         yield slice(first, first + at_a_time)
 
 
 def weighted(weights: Tensor, values: Tensor) -> Tensor:
-    """The product of weights ``(heads, rows, keys)`` and values ``(heads, keys, D)``, in the type
+    """The product of weights ``(heads, rows, keys)`` and values ``(heads, keys, Dv)``, in the type
     of the weights."""
     total = weights.new_zeros((*weights.shape[:2], values.shape[2]))
     for block in _blocks(values):

@@ -133,8 +133,7 @@ def _exchange(rank: Rank, case: Case) -> Call:
 
     def exchange() -> Tensor:
         _all_gather(states, state)
-        lse = states[..., D:].contiguous().view(torch.float32).squeeze(-1)
-        merged: Tensor = merge(states[..., :D], lse)
+        merged: Tensor = merge(states[..., :D], states.view(torch.float32)[..., -1])
         return merged
 
     return exchange

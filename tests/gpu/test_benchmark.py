@@ -213,10 +213,10 @@ def test_the_table_says_which_way_a_ratio_is_good_and_of_what_shares_are(capsys)
 
 
 def test_the_peers_in_the_table_and_its_named_cases_are_explained(capsys):
-    about = {"torch": "Torch itself.", "quick": "A peer that was not timed."}
     kernel = Kernel.model_validate({
         "id": "k", "title": "K", "summary": "S", "namespace": "k", "harness": "harness.py",
         "targets": {"cpu": {"sources": ["k.cpp"]}},
+        "implementations": {"torch": "Torch itself.", "quick": "A peer that was not timed."},
         "case_fields": {
             "n": {"type": "int", "help": "how many", "default": "1"},
             "dtype": {"type": "str", "help": "element type"},
@@ -232,7 +232,7 @@ def test_the_peers_in_the_table_and_its_named_cases_are_explained(capsys):
         )
         for case in kernel.cases("s")
     ]
-    told = lines_of(capsys, result_of(*cases), about, kernel)
+    told = lines_of(capsys, result_of(*cases), kernel)
     assert "torch: Torch itself." in told
     assert [line for line in told if line.startswith("long:")] == ["long: n=9"]
     assert not any("quick:" in line or line.startswith("n=8:") for line in told)

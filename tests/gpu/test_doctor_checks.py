@@ -144,6 +144,8 @@ CASES = {
                                     "warning", NOTHING, "a.yaml:1: x", "kbtool check"),
     "no package for the site": (replace(GOOD, site_missing="mkdocs"), host.site, "missing",
                                 {"site"}, "no mkdocs", "'kbtool[site]'"),
+    "no generator of the site": (replace(GOOD, site_missing="zensical"), host.site, "missing",
+                                 {"site"}, "no zensical", "'kbtool[zensical]'"),
     "a full disk": (replace(GOOD, rooms=(Room("the build cache", GIB // 8, writable=True),)),
                     host.room, "missing", BUILT, "0.1 GiB free", "du -sh .kbtool"),
     "an almost full disk": (replace(GOOD, rooms=(Room("the build cache", GIB, writable=True),)),

@@ -11,7 +11,6 @@ from kbtool.gpu.harness import (
     FUNCTIONS,
     HarnessError,
     load_harness,
-    peers_described_in,
     peers_named_in,
     unknown_peer,
 )
@@ -126,15 +125,3 @@ def test_a_harness_that_is_not_there_names_no_peers(tmp_path):
 def test_an_unknown_peer_is_an_error_that_lists_the_peers():
     assert unknown_peer(["a", "x"], ["a", "b"]) == "the harness has no peer 'x'; it has a, b"
     assert unknown_peer([], ["a"]) is unknown_peer(["a"], ["a"]) is None
-
-
-def test_peers_are_described_by_their_docstrings_in_the_harness_and_beside_it(tmp_path):
-    own = 'def torch(x):\n    """Torch itself,\n    twice.\n\n    More.\n    """\n'
-    path = written(tmp_path, SOUND + own)
-    (tmp_path / "peers.py").write_text(
-        'def quick(x):\n    """Quick."""\ndef no_peer(x):\n    """N."""\n'
-    )
-    (tmp_path / "broken.py").write_text("def (")
-    assert peers_described_in(path) == {"torch": "Torch itself, twice.", "quick": "Quick."}
-    path.write_text("def (")
-    assert peers_described_in(path) == {}

@@ -151,3 +151,12 @@ def check(
         problem = violation(got[key], reference[key], yardstick[key], error_scale)
         assert problem is None, f"{key}: {problem}"
     return got
+
+
+def check_case(harness: Any, case: dict[str, Any], place: Place, seed: int) -> None:
+    """Hold the operator against the rule on inputs of a case, and name the case where it fails."""
+    inputs = harness.make_inputs(case, device=place.device, seed=seed)
+    try:
+        check(harness, inputs, variant=place.variant)
+    except AssertionError as error:
+        raise AssertionError(f"{case}: {error}") from None

@@ -21,7 +21,7 @@ KBTOOL_INSTANCES(INSTANCE)
 extern "C" void plan(int wgmma, int lengths, int tma, int by_element, int fp8, int64_t total_q, const int64_t* s,
                      int64_t splits, const int* c, int64_t* out) {
   using namespace kbtool::cuda;
-  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, tma != 0, by_element != 0};
+  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], s[5], lengths != 0, tma != 0, by_element != 0};
   sizes.fp8 = fp8 != 0;
   sizes.packed = total_q >= 0;
   sizes.total_q = std::max<int64_t>(total_q, 0);
@@ -52,6 +52,7 @@ static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t r
   p.kv_type = static_cast<kbtool::KvType>(kv_type);
   p.B = p.entries = sizes.B, p.H = sizes.H, p.Hkv = sizes.Hkv, p.Sq = sizes.Sq, p.Skv = sizes.Skv;
   p.D = sizes.D;
+  p.Dv = sizes.Dv;
   p.q_stride = p.out_stride = {p.H * p.Sq * p.D, p.Sq * p.D, p.D, 1};
   p.k_stride = p.v_stride = {p.Hkv * p.Skv * row, p.Skv * row, row, 1};
   p.lse_stride.batch = p.H * p.Sq;
@@ -64,7 +65,7 @@ static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t r
 extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int kv_type, int packed, int64_t row,
                                    int64_t offset, int64_t q_row, int64_t q_offset, const int* c) {
   using namespace kbtool::cuda;
-  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, true, false};
+  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], s[5], lengths != 0, true, false};
   sizes.fp8 = kv_type != 0;
   sizes.packed = packed != 0;
   sizes.total_q = sizes.B * sizes.Sq;
@@ -90,7 +91,7 @@ extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int 
 extern "C" void layout_of(const int64_t* s, int kv_type, const int64_t* at, int64_t* out) {
   kbtool::SplitKParams p{};
   p.kv_type = static_cast<kbtool::KvType>(kv_type);
-  p.B = p.entries = s[0], p.H = s[1], p.Hkv = s[2], p.Sq = s[3], p.Skv = s[4], p.D = s[5];
+  p.B = p.entries = s[0], p.H = s[1], p.Hkv = s[2], p.Sq = s[3], p.Skv = s[4], p.D = p.Dv = s[5];
   const auto stride = [&](int i) {
     return kbtool::Strides4{at[i], at[i + 1], at[i + 2], at[i + 3]};
   };
@@ -107,7 +108,7 @@ extern "C" void layout_of(const int64_t* s, int kv_type, const int64_t* at, int6
 // The elements from one key to the next that a kernel is told, of rows `row` elements apart.
 extern "C" int64_t key_stride(const int64_t* s, int64_t row, const int* c) {
   using namespace kbtool::cuda;
-  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false, true, false};
+  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], s[5], false, true, false};
   const Card card{c[0], c[1], c[2], c[3], {}};
   launched.clear();
   launch_fused(operands(sizes, row), ElementType::bf16, KvLengths{}, plan_fused(sizes, 0, card),
@@ -119,7 +120,7 @@ extern "C" int64_t key_stride(const int64_t* s, int64_t row, const int* c) {
 // those of the parts' first entries.
 extern "C" int64_t parts(const int64_t* s, int64_t splits, int kv_type, const int* c, int64_t* out) {
   using namespace kbtool::cuda;
-  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false, true, false};
+  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], s[5], false, true, false};
   sizes.fp8 = kv_type != 0;
   const Card card{c[0], c[1], c[2], c[3], {}};
   const FusedPlan plan = plan_fused(sizes, splits, card);

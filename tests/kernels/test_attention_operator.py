@@ -368,7 +368,7 @@ BAD_SHAPES: list[tuple[dict[str, Shape], str]] = [
     ({"v": (3, 2, 9, 16)}, r"v must have B=2 \(as q\), got 3"),
     ({"v": (2, 1, 9, 16)}, r"v must have Hkv=2 \(as k\), got 1"),
     ({"v": (2, 2, 8, 16)}, r"v must have Skv=9 \(as k\), got 8"),
-    ({"v": (2, 2, 9, 8)}, r"v must have D=16 \(as q\), got 8"),
+    ({"v": (2, 2, 9, 0)}, r"v must have Dv of at least 1, got shape \(2, 2, 9, 0\)"),
     ({"k": (2, 3, 9, 16)}, "must be a multiple .* got H=4 and Hkv=3"),
     ({"k": (2, 0, 9, 16)}, "must be a multiple .* got H=4 and Hkv=0"),
 ]
@@ -600,7 +600,7 @@ def test_a_tensor_on_meta_beside_real_ones_is_refused(attention: Attention, plac
 def test_wrong_shapes_are_refused_where_they_are_traced(attention: Attention) -> None:
     q, k = torch.empty(2, 4, 3, 8, device="meta"), torch.empty(2, 2, 9, 8, device="meta")
     assert attention(q, k, k).shape == q.shape
-    fit = "k and v must have one shape, and B and D of q"
+    fit = "k must have B and D of q, and v the shape of k but for its last dimension"
     for keys, values in ((k, k[:, :1]), (k[..., :4], k[..., :4]), (k[:1], k[:1])):
         with pytest.raises(ValueError, match=fit):
             attention(q, keys, values)

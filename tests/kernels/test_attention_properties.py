@@ -41,8 +41,10 @@ def cases(draw: st.DrawFn, place: Place) -> dict[str, Any]:
 
 @st.composite
 def serving_cases(draw: st.DrawFn, place: Place) -> dict[str, Any]:
-    """What a server's call may have: pages, 8 bits, a window, a softcap, sinks."""
+    """What a server's call may have: pages, 8 bits, a window, a softcap, sinks, values with another
+    head dimension than keys."""
     case = draw(cases(place))
+    case["Dv"] = draw(st.none() | st.integers(1, 130) | st.sampled_from([64, 128, 256]))
     paged = draw(st.booleans())
     if paged:
         lengths = st.lists(st.integers(0, case["Skv"]), min_size=case["B"], max_size=case["B"])

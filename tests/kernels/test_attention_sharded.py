@@ -211,6 +211,8 @@ def listed(count: int) -> dict[str, Case]:
         "a window, softcap and sinks": case_of(
             few, **causal, window=50, softcap=3.0, sinks="large", **bf16
         ),
+        "fewer columns of values": case_of(few, **causal, Dv=40, **bf16),
+        "odd columns of values": case_of(some, Dv=71, **fp16),
         "sinks": case_of(some, sinks="large"),
         "sinks of NaN": case_of(some, **causal, sinks="nan"),
         "sinks that are none": case_of(few, **causal, sinks="minus_inf", **fp16),

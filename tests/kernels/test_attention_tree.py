@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import MANIFEST, ON_CUDA, PLACES, Place, check
+from attention_rule import MANIFEST, ON_CUDA, PLACES, Place, check_case
 from test_attention_packed import drawn_case, fake, packed_call
 from torch import Tensor
 
@@ -143,11 +143,7 @@ def test_drawn_trees_are_within_tolerance(harness: Any, place: Place, seed: int)
         case = {**drawn_case(draw, place), "causal": True, "tree_mask": draw.choice([1, 1, 2, 5])}
         if draw.random() < 0.4:
             case["q_lengths"] = None
-        inputs = harness.make_inputs(case, device=place.device, seed=draw.getrandbits(31))
-        try:
-            check(harness, inputs, variant=place.variant)
-        except AssertionError as error:
-            raise AssertionError(f"{case}: {error}") from None
+        check_case(harness, case, place, draw.getrandbits(31))
 
 
 def test_the_drawn_masks_hide_half_of_the_last_keys_and_no_own_key(harness: Any) -> None:
@@ -288,7 +284,7 @@ def test_a_captured_call_reads_the_mask_at_replay(attention: Attention, place: P
 
 def test_which_variants_take_the_cases_with_a_tree_mask() -> None:
     cases = [case for case in MANIFEST.cases("serving") if case["tree_mask"] is not None]
-    assert len(cases) == 33
+    assert len(cases) == 36
     half = [case for case in cases if case["dtype"] != "float32"]
     for place in (one.values[0] for one in PLACES):
         taken = [case for case in cases if place.takes(case)]

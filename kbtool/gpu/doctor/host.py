@@ -222,9 +222,10 @@ def base(facts: Facts) -> Iterator[Check]:
 def site(facts: Facts) -> Iterator[Check]:
     """The packages of the site."""
     if facts.site_missing is not None:
+        extra = "zensical" if facts.site_missing == "zensical" else "site"
         yield missing(
             "site", f"no {facts.site_missing}", "the site is built with it", ["site"],
-            "install the packages of the site", f"{facts.installs} 'kbtool[site]'",
+            "install the packages of the site", f"{facts.installs} 'kbtool[{extra}]'",
         )  # fmt: skip
     else:
         yield ok("site", "the packages of the site")

@@ -22,24 +22,25 @@ inline int64_t tile_rows(const SplitKParams& p) {
 // Where a worker's scratch holds what, in floats; every array starts at a multiple of 64 bytes.
 struct ScratchLayout {
   int64_t q;       // [rows, D_pad]
-  int64_t o;       // [rows, D_pad]
+  int64_t o;       // [rows, Dv_pad]
   int64_t m;       // [rows]
   int64_t l;       // [rows]
   int64_t logits;  // [BLOCK_KV, ROW_GROUP]
   int64_t k;       // [BLOCK_KV, D_pad]
-  int64_t v;       // [BLOCK_KV, D_pad]
+  int64_t v;       // [BLOCK_KV, Dv_pad]
   int64_t numel = 0;
 
   explicit ScratchLayout(const SplitKParams& p) {
     const int64_t rows = tile_rows(p);
     const int64_t D_pad = round_up(p.D, LANES);
+    const int64_t Dv_pad = round_up(p.Dv, LANES);
     q = take(rows * D_pad);
-    o = take(rows * D_pad);
+    o = take(rows * Dv_pad);
     m = take(rows);
     l = take(rows);
     logits = take(BLOCK_KV * ROW_GROUP);
     k = take(BLOCK_KV * D_pad);
-    v = take(BLOCK_KV * D_pad);
+    v = take(BLOCK_KV * Dv_pad);
   }
 
  private:
@@ -96,11 +97,11 @@ struct Block {
 // A finished row: output and LSE.
 template <class Element>
 void store_row(const SplitKParams& p, int64_t batch, int64_t head, int64_t query, float m, float l,
-               const float* o) {  // [D]
+               const float* o) {  // [Dv]
   const float weight = p.sinks == nullptr ? 1.0f : merge_sink(p.sinks[head], m, l);
   Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
                  head * p.out_stride.head + query * p.out_stride.seq;
-  for (int64_t d = 0; d < p.D; ++d) {
+  for (int64_t d = 0; d < p.Dv; ++d) {
     store_scalar(out + d * p.out_stride.dim, normalised(o[d] * weight, l));
   }
   p.lse[batch * p.lse_stride.batch + head * p.lse_stride.head + query * p.lse_stride.seq] =
@@ -112,7 +113,7 @@ class PartialItem {
  public:
   PartialItem(const SplitKParams& params, int64_t item,
               float* scratch)  // [scratch_numel], see ScratchLayout
-      : p(params), D_pad(round_up(p.D, LANES)), group(p.H / p.Hkv) {
+      : p(params), D_pad(round_up(p.D, LANES)), Dv_pad(round_up(p.Dv, LANES)), group(p.H / p.Hkv) {
     const ScratchLayout at(p);
     q_tile = scratch + at.q;
     o_tile = scratch + at.o;
@@ -168,12 +169,13 @@ class PartialItem {
 
  private:
   const SplitKParams& p;
-  const int64_t D_pad;
+  const int64_t D_pad;   // columns of q and k, rounded up
+  const int64_t Dv_pad;  // of v and o
   const int64_t group;  // query heads of a KV head
-  float *q_tile, *o_tile;      // [rows, D_pad]
+  float *q_tile, *o_tile;      // [rows, D_pad], [rows, Dv_pad]
   float *m_tile, *l_tile;      // [rows]
   float* logits;               // [BLOCK_KV, ROW_GROUP]
-  float *k_packed, *v_packed;  // [BLOCK_KV, D_pad]
+  float *k_packed, *v_packed;  // [BLOCK_KV, D_pad], [BLOCK_KV, Dv_pad]
   int64_t batch, head_kv, split;
   int64_t q_batch, first_query;  // where the queries of the batch entry are in q and in what is stored
   int64_t queries;               // of this batch entry
@@ -214,7 +216,7 @@ class PartialItem {
                 q_tile + row * D_pad);
     }
     std::fill(q_tile + rows * D_pad, q_tile + padded * D_pad, 0.0f);
-    std::fill(o_tile, o_tile + padded * D_pad, 0.0f);
+    std::fill(o_tile, o_tile + padded * Dv_pad, 0.0f);
     std::fill(m_tile, m_tile + padded, negative_infinity());
     std::fill(l_tile, l_tile + padded, 0.0f);
   }
@@ -224,7 +226,7 @@ class PartialItem {
     const float scale = scale_of(p.v_scale, p.v_scale_stride, head_kv);
     for (int64_t row = 0; row < rows; ++row) {
       if (l_tile[row] == 0.0f) continue;  // nothing was seen: 0 stays 0 beside an infinite scale
-      for (int64_t d = 0; d < D_pad; ++d) o_tile[row * D_pad + d] *= scale;
+      for (int64_t d = 0; d < Dv_pad; ++d) o_tile[row * Dv_pad + d] *= scale;
     }
   }
 
@@ -285,19 +287,20 @@ class PartialItem {
   }
 
   template <class Rows>
-  Block<Rows> read_block(const Rows& source, int64_t dim_stride, int64_t keys,
-                         float* packed) const {  // [BLOCK_KV, D_pad]
+  Block<Rows> read_block(const Rows& source, int64_t dim_stride, int64_t keys, int64_t columns,
+                         float* packed) const {  // [BLOCK_KV, columns rounded up]
     // Widening once pays when more than two groups of rows read the block.
     const bool reread = sizeof(KvElement) < sizeof(float) && rows > 2 * ROW_GROUP;
-    if (dim_stride == 1 && p.D == D_pad && !reread) return {false, source, {}};
-    pack_rows(source, dim_stride, keys, p.D, D_pad, packed);
-    return {true, {}, {packed, D_pad, nullptr}};
+    const int64_t padded = round_up(columns, LANES);
+    if (dim_stride == 1 && columns == padded && !reread) return {false, source, {}};
+    pack_rows(source, dim_stride, keys, columns, padded, packed);
+    return {true, {}, {packed, padded, nullptr}};
   }
 
   template <class Rows>
   void attend_block(int64_t key0, int64_t keys, const Rows& k_rows, const Rows& v_rows) {
-    auto k = read_block(k_rows, p.k_stride.dim, keys, k_packed);
-    auto v = read_block(v_rows, p.v_stride.dim, keys, v_packed);
+    auto k = read_block(k_rows, p.k_stride.dim, keys, p.D, k_packed);
+    auto v = read_block(v_rows, p.v_stride.dim, keys, p.Dv, v_packed);
     if (key0 + keys > first_tree_key()) {
       for (int64_t row = 0; row < rows; ++row) {
         attend_tree_row(row, key0, keys, k, v);
@@ -337,7 +340,7 @@ class PartialItem {
     const int64_t first = std::clamp<int64_t>(first_seen_key(row) - key0, 0, keys);
     const int64_t end = std::clamp<int64_t>(seen_keys(row) - key0, 0, keys);
     if (first >= end) return;
-    RowStates<1> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
+    RowStates<1> state{m_tile + row, l_tile + row, o_tile + row * Dv_pad, {}};
     k.read([&](const auto& block) {
       compute_logits<1>(q_tile + row * D_pad, block, end, D_pad, logit_scale(), logits);
     });
@@ -354,7 +357,7 @@ class PartialItem {
         while (to < end && !tree_hides(row, key0 + to)) ++to;
         if (from < to) {
           const Weighted<std::decay_t<decltype(block)>> run{logits + from, 1, block.after(from), to - from};
-          accumulate<1>(run, D_pad, alpha, state.l, state.o);
+          accumulate<1>(run, Dv_pad, alpha, state.l, state.o);
           alpha = &unchanged;
         }
         from = to + 1;
@@ -378,19 +381,19 @@ class PartialItem {
     const int64_t needed = seen.first[0] < seen.end[ROWS - 1] ? seen.end[ROWS - 1] : 0;
     if (needed == 0) return;
 
-    RowStates<ROWS> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
+    RowStates<ROWS> state{m_tile + row, l_tile + row, o_tile + row * Dv_pad, {}};
     k.read([&](const auto& block) {
       compute_logits<ROWS>(q_tile + row * D_pad, block, needed, D_pad, logit_scale(), logits);
     });
     if (p.softcap > 0.0f) cap_logits<ROWS>(logits, needed, p.softcap);
     online_softmax<ROWS>(logits, seen, needed, state);
-    v.read([&](const auto& block) { accumulate_seen<ROWS>(logits, seen, block, D_pad, state); });
+    v.read([&](const auto& block) { accumulate_seen<ROWS>(logits, seen, block, Dv_pad, state); });
   }
 
   void store_output() const {
     for (int64_t row = 0; row < rows; ++row) {
       store_row<Element>(p, q_batch, head(row), q_row(row), m_tile[row], l_tile[row],
-                         o_tile + row * D_pad);
+                         o_tile + row * Dv_pad);
     }
   }
 
@@ -399,7 +402,7 @@ class PartialItem {
       const int64_t slot = ((split * p.B + q_batch) * p.H + head(row)) * p.Sq + q_row(row);
       p.partial_m[slot] = m_tile[row];
       p.partial_l[slot] = l_tile[row];
-      std::copy_n(o_tile + row * D_pad, p.D, p.partial_o + slot * p.D);
+      std::copy_n(o_tile + row * Dv_pad, p.Dv, p.partial_o + slot * p.Dv);
     }
   }
 };
@@ -412,29 +415,29 @@ void partial(const SplitKParams& p, int64_t item, float* scratch) {  // [scratch
 // The state of the splits [first, first + count) of a row. Halves are merged as a tree, so that the
 // rounding errors of many splits do not add up one after the other.
 inline void merge_splits(const SplitKParams& p, int64_t row, int64_t first, int64_t count, float& m,
-                         float& l, float* o) {  // [1 + tree depth, D], the result in o[0]
+                         float& l, float* o) {  // [1 + tree depth, Dv], the result in o[0]
   if (count == 1) {
     const int64_t slot = first * p.B * p.H * p.Sq + row;
     m = p.partial_m[slot];
     l = p.partial_l[slot];
-    std::copy_n(p.partial_o + slot * p.D, p.D, o);
+    std::copy_n(p.partial_o + slot * p.Dv, p.Dv, o);
     return;
   }
   float m_right, l_right;
-  float* o_right = o + p.D;
+  float* o_right = o + p.Dv;
   merge_splits(p, row, first, count - count / 2, m, l, o);
   merge_splits(p, row, first + count - count / 2, count / 2, m_right, l_right, o_right);
   const MergeWeights w = merge_weights(m, m_right);
   m = w.m;
   l = merge_weighted(w, l, l_right);
-  for (int64_t d = 0; d < p.D; ++d) o[d] = merge_weighted(w, o[d], o_right[d]);
+  for (int64_t d = 0; d < p.Dv; ++d) o[d] = merge_weighted(w, o[d], o_right[d]);
 }
 
 template <class Element>
 void merge(const SplitKParams& p, int64_t begin, int64_t end,
-           float* scratch) {  // [scratch_numel], of which [1 + tree depth, D] is used
-  static_assert(MAX_NUM_SPLITS <= int64_t{1} << 10 && 2 * BLOCK_KV >= 11,
-                "a tree of depth 10 needs 11 rows: the scratch of packed keys and values has them");
+           float* scratch) {  // [scratch_numel], of which [1 + tree depth, Dv] is used
+  static_assert(MAX_NUM_SPLITS <= int64_t{1} << 10 && BLOCK_KV >= 11,
+                "a tree of depth 10 needs 11 rows: the scratch of packed values has them");
   for (int64_t row = begin; row < end; ++row) {
     float m, l;
     merge_splits(p, row, 0, p.num_splits, m, l, scratch);

@@ -20,11 +20,11 @@ template <int ROWS>
 struct RowStates {
   float* m;           // [ROWS]
   float* l;           // [ROWS]
-  float* o;           // [ROWS, D_pad]
+  float* o;           // [ROWS, Dv_pad]
   float alpha[ROWS];  // the weight of what was accumulated before the present block
 };
 
-// The rows of a block of keys or of values, [keys, D_pad]. `next` is the block after it, or null: it is
+// The rows of a block of keys, [keys, D_pad], or of values, [keys, Dv_pad]. `next` is the block after it, or null: it is
 // prefetched row by row while this block is computed, so that the memory is never idle.
 template <class T>
 struct BlockRows {
@@ -163,13 +163,13 @@ struct Weighted {
 
 // VECS vectors of columns from d: o = o * alpha + weights . v, the keys in order.
 template <int ROWS, int VECS, class Rows>
-inline void accumulate_columns(const Weighted<Rows>& block, int64_t d, int64_t D_pad,
+inline void accumulate_columns(const Weighted<Rows>& block, int64_t d, int64_t Dv_pad,
                                const float* alpha,  // [ROWS]
-                               float* o) {          // [ROWS, D_pad]
+                               float* o) {          // [ROWS, Dv_pad]
   Vec acc[ROWS][VECS] = {};
   for (int64_t key = 0; key < block.keys; ++key) {
     if (d == 0 && block.v.next != nullptr) {
-      prefetch_row(block.v.next_row(key), D_pad);
+      prefetch_row(block.v.next_row(key), Dv_pad);
     }
     const auto* v_row = block.v.row(key) + d;
     Vec v_rmem[VECS];
@@ -188,7 +188,7 @@ inline void accumulate_columns(const Weighted<Rows>& block, int64_t d, int64_t D
   for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 8
     for (int i = 0; i < VECS; ++i) {
-      float* target = o + r * D_pad + d + i * LANES;
+      float* target = o + r * Dv_pad + d + i * LANES;
       store(target, load(target) * alpha[r] + acc[r][i]);
     }
   }
@@ -196,22 +196,22 @@ inline void accumulate_columns(const Weighted<Rows>& block, int64_t d, int64_t D
 
 // The columns from d on, as many vectors at a time as there are registers for.
 template <int ROWS, int VECS, class Rows>
-inline void accumulate_from(const Weighted<Rows>& block, int64_t d, int64_t D_pad,
+inline void accumulate_from(const Weighted<Rows>& block, int64_t d, int64_t Dv_pad,
                             const float* alpha,  // [ROWS]
-                            float* o) {          // [ROWS, D_pad]
-  for (; d + VECS * LANES <= D_pad; d += VECS * LANES) {
-    accumulate_columns<ROWS, VECS>(block, d, D_pad, alpha, o);
+                            float* o) {          // [ROWS, Dv_pad]
+  for (; d + VECS * LANES <= Dv_pad; d += VECS * LANES) {
+    accumulate_columns<ROWS, VECS>(block, d, Dv_pad, alpha, o);
   }
-  if constexpr (VECS > 1) accumulate_from<ROWS, VECS / 2>(block, d, D_pad, alpha, o);
+  if constexpr (VECS > 1) accumulate_from<ROWS, VECS / 2>(block, d, Dv_pad, alpha, o);
 }
 
 // Adds a block to l and o. l is summed as if it were a column of ones, in the order of o: over
 // V = 1 the two are equal to the last bit.
 template <int ROWS, class Rows>
-void accumulate(const Weighted<Rows>& block, int64_t D_pad,
+void accumulate(const Weighted<Rows>& block, int64_t Dv_pad,
                 const float* alpha,  // [ROWS]
                 float* l,            // [ROWS]
-                float* o) {          // [ROWS, D_pad]
+                float* o) {          // [ROWS, Dv_pad]
   float sum[ROWS] = {};
   for (int64_t key = 0; key < block.keys; ++key) {
     for (int r = 0; r < ROWS; ++r) sum[r] += block.weights[key * block.weight_stride + r];
@@ -220,7 +220,7 @@ void accumulate(const Weighted<Rows>& block, int64_t D_pad,
 
   // 16 accumulators fill half of the vector registers where there are 32.
   constexpr int VECS = ROWS == 1 ? 8 : LANES / ROWS;
-  accumulate_from<ROWS, VECS>(block, 0, D_pad, alpha, o);
+  accumulate_from<ROWS, VECS>(block, 0, Dv_pad, alpha, o);
 }
 
 // The values of one block. Rows of a tile see a common run of keys. On a causal diagonal some see a few
@@ -228,17 +228,17 @@ void accumulate(const Weighted<Rows>& block, int64_t D_pad,
 // does not see cannot reach it even as 0 * NaN.
 template <int ROWS, class Rows>
 void accumulate_seen(const float* weights,  // [BLOCK_KV, ROWS]
-                     const SeenKeys<ROWS>& seen, const Rows& v, int64_t D_pad,
+                     const SeenKeys<ROWS>& seen, const Rows& v, int64_t Dv_pad,
                      RowStates<ROWS>& state) {
   const int32_t first = seen.first[ROWS - 1];
   const int32_t end = std::max(first, seen.end[0]);
   const Weighted<Rows> common{weights + first * ROWS, ROWS, first == 0 ? v : v.after(first), end - first};
-  accumulate<ROWS>(common, D_pad, state.alpha, state.l, state.o);
+  accumulate<ROWS>(common, Dv_pad, state.alpha, state.l, state.o);
   const float unchanged = 1.0f;
   const auto add = [&](int r, int32_t from, int32_t to) {
     if (from >= to) return;
     const Weighted<Rows> block{weights + from * ROWS + r, ROWS, v.after(from), to - from};
-    accumulate<1>(block, D_pad, &unchanged, state.l + r, state.o + r * D_pad);
+    accumulate<1>(block, Dv_pad, &unchanged, state.l + r, state.o + r * Dv_pad);
   };
   for (int r = 0; r < ROWS; ++r) {
     add(r, seen.first[r], std::min(first, seen.end[r]));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "../arguments.h"
 #include "../operators.h"
@@ -17,6 +18,7 @@
 #include "common/layout.h"
 #include "common/run_instance.h"
 #include "launch.h"
+#include "merge_outputs.h"
 
 // Declared by torch's shim only where it was built with CUDA headers; every CUDA build exports it.
 extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t device_index, void** stream);
@@ -31,6 +33,7 @@ using kbtool::Tensor;
 using kbtool::cuda::Card;
 using kbtool::cuda::ElementType;
 using kbtool::cuda::KvLengths;
+using kbtool::cuda::OutputType;
 using kbtool::cuda::Sizes;
 using kbtool::cuda::Variant;
 
@@ -74,7 +77,7 @@ KvLengths lengths_of(const std::optional<Tensor>& lengths) {
 }
 
 // What a plan is made for; a window leaves fewer keys to cut.
-Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, bool lengths) {
+Sizes sizes_of(const Tensor& q, const Tensor& k, int64_t Dv, const CallOptions& options, bool lengths) {
   Sizes sizes{};
   sizes.B = kbtool::num_entries(q, options);
   sizes.H = q.size(1);
@@ -84,6 +87,7 @@ Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, boo
   const bool hides = options.window.has_value() && *options.window < sizes.Skv;
   if (hides) sizes.Skv = std::min(sizes.Skv, *options.window + std::max<int64_t>(sizes.Sq - 1, 0));
   sizes.D = kbtool::head_dim(q);
+  sizes.Dv = Dv;
   sizes.lengths = lengths;
   sizes.paged = options.block_table.has_value();
   sizes.fp8 = kbtool::is_fp8(k.scalar_type());
@@ -102,6 +106,7 @@ Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v, const CallOptio
   p.Hkv = sizes.Hkv;
   p.Skv = kbtool::num_keys(k, options);
   p.D = sizes.D;
+  p.Dv = sizes.Dv;
   p.k = k.const_data_ptr();
   p.v = v.const_data_ptr();
   p.k_stride = kbtool::strides4(k);
@@ -119,7 +124,7 @@ kbtool::cuda::CounterPool& counter_pool() {
 }
 
 // fa1 and two_pass are baselines, for plain calls. `what` says which call is to be plain.
-void check_plain(const Tensor& k, const CallOptions& options, const std::string& what) {
+void check_plain(const Tensor& k, int64_t Dv, const CallOptions& options, const std::string& what) {
   const auto refuse = [&](const char* name, bool given) {
     if (given) fail(name, " must be left out ", what);
   };
@@ -130,6 +135,7 @@ void check_plain(const Tensor& k, const CallOptions& options, const std::string&
   refuse("sinks", options.sinks.has_value());
   refuse("cu_seqlens_q", kbtool::is_packed(options));
   refuse("tree_mask", options.tree_mask.has_value());
+  refuse("v with another head dimension than k", Dv != kbtool::head_dim(k));
 }
 
 struct Cuda {
@@ -140,10 +146,11 @@ struct Cuda {
     torch::stable::accelerator::DeviceGuard guard;
   };
 
-  static void check(const Tensor& q) {
+  static void check(const Tensor& q, const Tensor& v) {
     if (!q.is_cuda()) fail("q must be on a CUDA device, got ", kbtool::device_of(q));
     element_type("q", q.scalar_type());
-    check_head_dim("q", q, kbtool::head_dim(q));
+    check_head_dim("q", "D", q, kbtool::head_dim(q));
+    check_head_dim("v", "Dv", v, kbtool::head_dim(v));
   }
 
   static std::string variants(const Tensor& q) {
@@ -154,17 +161,17 @@ struct Cuda {
     return text.str();
   }
 
-  static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
+  static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, int64_t Dv, const CallOptions& options) {
     // A plan of pages is asked for without the lengths that its call has.
     const bool lengths = options.kv_lengths.has_value() || options.block_table.has_value();
-    return plan(q, k, with_layout(sizes_of(q, k, options, lengths), k, v, options), options);
+    return plan(q, k, with_layout(sizes_of(q, k, Dv, options, lengths), k, v, options), options);
   }
 
-  static int64_t most_workspace(const Tensor& q, const Tensor& k, const CallOptions& options) {
+  static int64_t most_workspace(const Tensor& q, const Tensor& k, int64_t Dv, const CallOptions& options) {
     int64_t most = 0;
     for (const bool lengths : {false, true}) {
       // v is unknown: the sizes below cover worse layouts.
-      const Sizes best = with_layout(sizes_of(q, k, options, lengths), k, k, options);
+      const Sizes best = with_layout(sizes_of(q, k, Dv, options, lengths), k, k, options);
       Sizes unaligned = best;
       unaligned.tma = false;
       Sizes odd = unaligned;
@@ -181,14 +188,14 @@ struct Cuda {
   }
 
   // Only two_pass leaves its states in memory: it is the default here.
-  static Plan partial_plan(const Tensor& q, const Tensor& k, const CallOptions& options) {
-    check_plain(k, options,
+  static Plan partial_plan(const Tensor& q, const Tensor& k, int64_t Dv, const CallOptions& options) {
+    check_plain(k, Dv, options,
                 "of split_k_attention_partial on CUDA, which takes no pages, window or softcap");
     if (options.variant.has_value() && parse(*options.variant, q) != Variant::two_pass) {
       fail("variant must be two_pass, the only one with a partial pass of its own, got '",
            *options.variant, "'");
     }
-    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, options, false),
+    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, Dv, options, false),
                                    options.num_splits.value_or(0), card_of(q));
   }
 
@@ -217,8 +224,36 @@ struct Cuda {
 
   static void merge(const SplitKParams& p, ScalarType dtype, const Tensor& o) {
     const ElementType type = element_type("dtype", dtype);
-    check_head_dim("o", o, p.D);
+    check_head_dim("o", "D", o, p.D);
     check_cuda(kbtool::cuda::launch_reduce(p, type, stream_of(o)), "launching the reduce kernel");
+  }
+
+  // Merges outputs and LSEs of calls over parts of the keys.
+  static std::tuple<Tensor, Tensor> merge_outputs(Tensor outs, Tensor lses, ScalarType dtype) {
+    kbtool::check_outputs(outs, lses);
+    const ElementType type = element_type("dtype", dtype);
+    check_head_dim("out", "D", outs, kbtool::head_dim(outs));
+    const Guard guard(outs);
+    kbtool::cuda::MergeOutputsParams p{};
+    p.parts = outs.size(0);
+    p.B = outs.size(1);
+    p.H = outs.size(2);
+    p.Sq = outs.size(3);
+    p.D = outs.size(4);
+    Tensor out = torch::stable::new_empty(outs, {p.B, p.H, p.Sq, p.D}, dtype);
+    Tensor lse = torch::stable::new_empty(outs, {p.B, p.H, p.Sq}, ScalarType::Float);
+    if (lse.numel() == 0) return {out, lse};
+    p.outs = outs.const_data_ptr();
+    p.lses = static_cast<const float*>(lses.const_data_ptr());
+    p.out = out.mutable_data_ptr();
+    p.lse = static_cast<float*>(lse.mutable_data_ptr());
+    for (int i = 0; i < 5; ++i) p.out_strides[i] = outs.stride(i);
+    for (int i = 0; i < 4; ++i) p.lse_strides[i] = lses.stride(i);
+    const OutputType from = outs.scalar_type() == ScalarType::Float  ? OutputType::fp32
+                            : outs.scalar_type() == ScalarType::Half ? OutputType::fp16
+                                                                     : OutputType::bf16;
+    check_cuda(kbtool::cuda::launch_merge_outputs(p, from, type, stream_of(outs)), "launching the merge kernel");
+    return {out, lse};
   }
 
  private:
@@ -229,7 +264,7 @@ struct Cuda {
                                ? parse(*options.variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
     if (chosen != Variant::fused && chosen != Variant::wgmma) {
-      check_plain(k, options, std::string("for variant ") + kbtool::cuda::name_of(chosen) + "; fused takes it");
+      check_plain(k, sizes.Dv, options, std::string("for variant ") + kbtool::cuda::name_of(chosen) + "; fused takes it");
     }
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
     if (options.overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch
@@ -264,9 +299,9 @@ struct Cuda {
     fail(name, " must be Half or BFloat16 on CUDA, got ", torch::headeronly::toString(type));
   }
 
-  static void check_head_dim(const char* name, const Tensor& t, int64_t D) {
+  static void check_head_dim(const char* name, const char* dimension, const Tensor& t, int64_t D) {
     if (D <= kbtool::cuda::MAX_HEAD_DIM) return;
-    fail(name, " must have D in [1, ", kbtool::cuda::MAX_HEAD_DIM, "] on CUDA, got shape ",
+    fail(name, " must have ", dimension, " in [1, ", kbtool::cuda::MAX_HEAD_DIM, "] on CUDA, got shape ",
          kbtool::text_of(kbtool::shape_of(t)));
   }
 
@@ -280,4 +315,7 @@ struct Cuda {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(kbtool, CUDA, m) { kbtool::Operators<Cuda>::add(m); }
+STABLE_TORCH_LIBRARY_IMPL(kbtool, CUDA, m) {
+  kbtool::Operators<Cuda>::add(m);
+  m.impl("split_k_attention_merge_outputs", TORCH_BOX(&Cuda::merge_outputs));
+}

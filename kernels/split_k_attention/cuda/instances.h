@@ -18,7 +18,7 @@
 // F(X, kernel). _unaligned: some row of k or v cannot be copied 16 bytes at a time. _paged: k and v lie in pages.
 // _options: the call has a window, softcap or tree mask, which fused_unaligned takes too. _packed: the call has packed
 // queries, and _e4m3, _e5m2: k and v have 8 bits; those of fused all take the options. fused_unaligned and its _packed form
-// take 8 bits too.
+// take 8 bits too. wgmma_v128: k has 129 to 192 columns, and v up to 128.
 #define KBTOOL_KERNELS(F, X)                                    \
   F(X, fused) F(X, fused_unaligned) F(X, fused_paged)           \
   F(X, fused_options) F(X, fused_paged_options)                 \
@@ -29,7 +29,8 @@
   F(X, ragged) F(X, ragged_unaligned) F(X, ragged_paged)        \
   F(X, wgmma) F(X, wgmma_packed)
 
-#define KBTOOL_INSTANCES(X) KBTOOL_KERNELS(KBTOOL_TYPES_AND_WIDTHS, X)
+#define KBTOOL_INSTANCES(X) \
+  KBTOOL_KERNELS(KBTOOL_TYPES_AND_WIDTHS, X) X(wgmma_v128, fp16, 192) X(wgmma_v128, bf16, 192)
 
 // X(kernel, its parameters, element type). fa1, and the two passes of two_pass.
 #define KBTOOL_BASELINES(X)                                            \

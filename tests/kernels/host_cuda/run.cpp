@@ -40,7 +40,7 @@ extern "C" int run_on_host(int variant, int bf16, const void* q, const void* k, 
   p.Hkv = sizes[2];
   p.Sq = sizes[3];
   p.Skv = sizes[4];
-  p.D = sizes[5];
+  p.D = p.Dv = sizes[5];
   p.num_splits = sizes[6];
   p.q = q;
   p.k = k;

@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_output(const FusedParams& fp, const RowInd
   const Quotient by_sum(fp, index.head, state.m, state.l);
   const float values[4] = {by_sum(state.o.x), by_sum(state.o.y), by_sum(state.o.z),
                            by_sum(state.o.w)};
-  const int left = static_cast<int>(fp.p.D) - column;
+  const int left = static_cast<int>(fp.p.Dv) - column;
   if (stride.dim == 1 && left >= 4 && (reinterpret_cast<uintptr_t>(out) & 7) == 0) {
     *reinterpret_cast<uint2*>(out) =
         make_uint2(Traits::pack(values[0], values[1]), Traits::pack(values[2], values[3]));
@@ -60,7 +60,7 @@ __device__ __forceinline__ void store_lse(const FusedParams& fp, const RowIndex&
       lse_of_row(fp, index.head, state.m, state.l);
 }
 
-// Workspace: o [clusters_per_tile, B, H, Sq, D], m and l [num_splits, B, H, Sq]. Each block of a cluster
+// Workspace: o [clusters_per_tile, B, H, Sq, Dv], m and l [num_splits, B, H, Sq]. Each block of a cluster
 // stores its own copy of m and l. A block then reads only what blocks of its rank stored, and the counter
 // of that rank is enough to order it.
 __device__ __forceinline__ int64_t state_slot(const FusedParams& fp, int64_t layer,
@@ -78,9 +78,9 @@ __device__ __forceinline__ void store_partial(const FusedParams& fp, const Unit&
     fp.p.partial_m[slot] = state.m;
     fp.p.partial_l[slot] = state.l;
   }
-  float* o = fp.p.partial_o + state_slot(fp, group, index) * fp.p.D + column;
-  const int left = static_cast<int>(fp.p.D) - column;
-  if (fp.p.D % 4 == 0) {
+  float* o = fp.p.partial_o + state_slot(fp, group, index) * fp.p.Dv + column;
+  const int left = static_cast<int>(fp.p.Dv) - column;
+  if (fp.p.Dv % 4 == 0) {
     *reinterpret_cast<float4*>(o) = state.o;
   } else {
     const float values[4] = {state.o.x, state.o.y, state.o.z, state.o.w};
@@ -106,12 +106,12 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
   const int64_t rows = fp.p.B * fp.p.H * fp.p.Sq;
   const int64_t slot = state_slot(fp, 0, index);
   const int64_t ml_step = fp.cluster_size * rows;
-  const int64_t o_step = rows * fp.p.D;
+  const int64_t o_step = rows * fp.p.Dv;
   const float* m = fp.p.partial_m + groups.first * ml_step + rank * rows + slot;
   const float* l = fp.p.partial_l + groups.first * ml_step + rank * rows + slot;
-  const float* o = fp.p.partial_o + groups.first * o_step + slot * fp.p.D + column;
-  const int left = static_cast<int>(fp.p.D) - column;
-  const bool vector = fp.p.D % 4 == 0;
+  const float* o = fp.p.partial_o + groups.first * o_step + slot * fp.p.Dv + column;
+  const int left = static_cast<int>(fp.p.Dv) - column;
+  const bool vector = fp.p.Dv % 4 == 0;
   return merge_global_states<AHEAD>(
       groups.count, fp.c, [&](int i) { return __ldcg(m + i * ml_step); },
       [&](int i) { return __ldcg(l + i * ml_step); },
@@ -174,7 +174,7 @@ __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const Wor
 
   // Chunks of four columns, row by row; block `rank` of the cluster stores [begin, end).
   const int chunks = at.rows * C::STATE_CHUNKS;
-  const int D = static_cast<int>(fp.p.D);
+  const int Dv = static_cast<int>(fp.p.Dv);
   uint32_t rank = 0;
   int begin = 0;
   int end = chunks;
@@ -232,7 +232,7 @@ __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const Wor
     for (int e = begin + static_cast<int>(threadIdx.x); e < end; e += C::THREADS) {
       const int row = e / C::STATE_CHUNKS;
       const int column = e % C::STATE_CHUNKS * 4;
-      if (column < D) body(e, row, column);
+      if (column < Dv) body(e, row, column);
     }
   };
 

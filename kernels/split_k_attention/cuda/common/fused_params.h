@@ -48,13 +48,13 @@ struct FusedParams {
 KBTOOL_INSTANCES(KBTOOL_DECLARE_INSTANCE)
 
 // The instance's kernel. Which one a plan takes: launch_fused.cpp.
-enum class FusedKernel { KBTOOL_KERNELS(KBTOOL_KERNEL_ENUMERATOR, ) };
+enum class FusedKernel { KBTOOL_KERNELS(KBTOOL_KERNEL_ENUMERATOR, ) wgmma_v128 };
 
 using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_units, cudaStream_t stream);
 
 // Null where the build does not have it.
-inline LaunchFunction find_instance(FusedKernel kernel, ElementType type, int64_t D) {
-  const int width = WIDTHS[width_index(D)];
+inline LaunchFunction find_instance(FusedKernel kernel, ElementType type, int64_t columns) {
+  const int width = kernel == FusedKernel::wgmma_v128 ? 192 : WIDTHS[width_index(columns)];
 #define KBTOOL_FIND(name, element, compiled_width)                               \
   if (kernel == FusedKernel::name && type == ElementType::element && width == compiled_width) \
     return launch_##name##_##element##_d##compiled_width;

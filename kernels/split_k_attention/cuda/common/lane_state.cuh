@@ -15,7 +15,7 @@ template <class C>
 struct LaneState {
   float m[2];  // of the logits before the factor c; k_scale is in them
   float l[2];  // of this lane's keys only
-  float o[C::D / 8][4];
+  float o[C::Dv / 8][4];
   bool needs_fallback[2];  // some logit was too large for the fast path
 
   // The empty state.
@@ -24,7 +24,7 @@ struct LaneState {
     l[0] = l[1] = 0.0f;
     needs_fallback[0] = needs_fallback[1] = false;
 #pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
+    for (int tile = 0; tile < C::Dv / 8; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) o[tile][i] = 0.0f;
     }
@@ -150,7 +150,7 @@ __device__ __forceinline__ void rescale_output(LaneState<C>& state, const float 
   const bool rescale = (exists[0] && alpha[0] != 1.0f) || (exists[1] && alpha[1] != 1.0f);
   if (__any_sync(~0u, rescale)) {
 #pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
+    for (int tile = 0; tile < C::Dv / 8; ++tile) {
       state.o[tile][0] *= alpha[0];
       state.o[tile][1] *= alpha[0];
       state.o[tile][2] *= alpha[1];
@@ -180,9 +180,9 @@ __device__ __forceinline__ void add_stored_non_finite(const FusedParams& fp, con
   for (int64_t key = key0; key < end; ++key) {
     const Stored* v = kv_row<Stored>(fp, fp.p.v, stride, at.batch, at.head_kv, at.key_begin + key);
 #pragma unroll
-    for (int column = 0; column < C::D / 4; ++column) {
+    for (int column = 0; column < C::Dv / 4; ++column) {
       const int dim = column_of<C>(column / 2, column % 2, lane);
-      if (dim >= fp.p.D) continue;
+      if (dim >= fp.p.Dv) continue;
       const float x = static_cast<float>(v[dim * stride.dim]);
       if (isfinite(x)) continue;
 #pragma unroll
@@ -250,13 +250,13 @@ __device__ __forceinline__ void store_group_state(const FusedParams& fp, const W
     };
     if constexpr (IS_FP8<typename C::Kv>) {
 #pragma unroll
-      for (int tile = 0; tile < C::D / 8; tile += 2) {  // whose columns alternate: see column_of
+      for (int tile = 0; tile < C::Dv / 8; tile += 2) {  // whose columns alternate: see column_of
         *reinterpret_cast<float4*>(o_row + column_of<C>(tile, 0, lane)) =
             make_float4(o(tile, 0), o(tile + 1, 0), o(tile, 1), o(tile + 1, 1));
       }
     } else {
 #pragma unroll
-      for (int tile = 0; tile < C::D / 8; ++tile) {
+      for (int tile = 0; tile < C::Dv / 8; ++tile) {
         *reinterpret_cast<float2*>(o_row + column_of<C>(tile, 0, lane)) = make_float2(o(tile, 0), o(tile, 1));
       }
     }

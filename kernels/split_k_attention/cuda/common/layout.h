@@ -17,8 +17,8 @@ inline int64_t kv_element_bytes(const SplitKParams& p) { return is_fp8(p) ? 1 : 
 // that is used. If it is a multiple of 16, every row is aligned to 16 bytes. The row length counts because no copy
 // crosses a row's end.
 inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t batch, int64_t heads,
-                               int64_t rows, int64_t D, int64_t element_bytes) {
-  uint64_t bits = static_cast<uint64_t>(D * element_bytes) | reinterpret_cast<uintptr_t>(base);
+                               int64_t rows, int64_t columns, int64_t element_bytes) {
+  uint64_t bits = static_cast<uint64_t>(columns * element_bytes) | reinterpret_cast<uintptr_t>(base);
   const auto include = [&](int64_t size, int64_t elements) {
     if (size > 1) bits |= static_cast<uint64_t>(elements * element_bytes);
   };
@@ -39,11 +39,11 @@ constexpr int BY_ELEMENT = 2;  // the copy_width of one element of 16 bits, and 
 // 16 or BY_ELEMENT: the two run different kernels, whose bits differ. So the batch stride counts even if B is 1, and a
 // single entry has the bits that it has in a larger batch.
 inline int copy_width(const SplitKParams& p) {
-  if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return BY_ELEMENT;
-  const auto bits_of = [&](const void* base, const Strides4& stride) {
-    return alignment_bits(base, stride, kv_entries(p), p.Hkv, kv_rows(p), p.D, kv_element_bytes(p));
+  if ((p.D > 1 && p.k_stride.dim != 1) || (p.Dv > 1 && p.v_stride.dim != 1)) return BY_ELEMENT;
+  const auto bits_of = [&](const void* base, const Strides4& stride, int64_t columns) {
+    return alignment_bits(base, stride, kv_entries(p), p.Hkv, kv_rows(p), columns, kv_element_bytes(p));
   };
-  const uint64_t bits = bits_of(p.k, p.k_stride) | bits_of(p.v, p.v_stride);
+  const uint64_t bits = bits_of(p.k, p.k_stride, p.D) | bits_of(p.v, p.v_stride, p.Dv);
   if (is_fp8(p)) {
     return (bits | static_cast<uint64_t>(p.k_stride.batch | p.v_stride.batch)) % 16 == 0 ? 16 : BY_ELEMENT;
   }
@@ -73,7 +73,7 @@ inline bool q_is_aligned(const SplitKParams& p) {
 
 constexpr int64_t LEAST_TMA_PAGE = 16;  // keys; smaller pages would need too many requests for each key block
 
-// Whether TMA can read this k or v of 16 bits, [B, Hkv, Skv, D] or [pages, Hkv, page_size, D] by strides. If Skv or Hkv is 1, its
+// Whether TMA can read this k or v of 16 bits, [B, Hkv, Skv, columns] or [pages, Hkv, page_size, columns] by strides. If Skv or Hkv is 1, its
 // stride is not used and may be anything. The batch stride must be valid even if B is 1, so that one entry is planned
 // as it is in a larger batch. If the stride of batch entries or heads is 0, the tensor map has one index for all of
 // them; that of pages must not be 0, since the page after the last one stands for "no page".

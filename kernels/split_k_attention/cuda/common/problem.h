@@ -1,6 +1,7 @@
 // What plans are made from: the sizes of a call, what its layout allows, the element type and the card.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "../../num_splits.h"
@@ -25,7 +26,8 @@ struct Sizes {
   int64_t Hkv;  // key and value heads
   int64_t Sq;
   int64_t Skv;
-  int64_t D;
+  int64_t D;      // of q and k
+  int64_t Dv;     // of v
   bool lengths;  // each batch entry has its own number of valid keys, which only the device knows
   bool tma;      // k and v lie so that TMA can read them (layout.h)
   bool by_element;  // rows of k and v are copied element by element (layout.h)
@@ -37,6 +39,10 @@ struct Sizes {
   bool tree;        // a tree mask
   int64_t total_q;  // packed queries of all entries
 
+  // Keys of 129 to 192 columns beside values of up to 128: wgmma has a kernel for them.
+  bool fewer_values() const { return D > 128 && D <= 192 && Dv <= 128 && total_q == 0; }
+  // Columns that an instance needs.
+  int64_t width() const { return std::max(D, Dv); }
   int64_t rows() const { return (packed ? total_q : B * Sq) * H; }
   // At most, of a batch entry.
   int64_t rows_of_kv_head() const { return Hkv == 0 ? 0 : H / Hkv * Sq; }

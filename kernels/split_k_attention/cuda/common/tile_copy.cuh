@@ -39,7 +39,7 @@ __device__ __forceinline__ void store_chunk(uint32_t to, const uint4& chunk) {
                : "memory");
 }
 
-// Copies a key block of k or v into a tile of the ring buffer. What lies past `keys` or past D becomes 0:
+// Copies a key block of k or v into a tile of the ring buffer. What lies past `keys` or past the columns becomes 0:
 // whatever is in memory there could reach a result as 0 * NaN. A tile of rows that are not aligned has the element type
 // of the queries, to which 8 bits are widened on the way.
 template <class C>
@@ -48,8 +48,8 @@ class TileCopier {
   using Kv = typename C::Kv;
 
   __device__ __forceinline__ TileCopier(const FusedParams& fp,
-                        const void* base,  // [B, Hkv, Skv, D] by strides, or pages if not aligned
-                        const Strides4& stride, const WorkUnit& at, int thread)
+                        const void* base,  // [B, Hkv, Skv, columns] by strides, or pages if not aligned
+                        const Strides4& stride, int64_t columns, const WorkUnit& at, int thread)
       : fp(fp), base(base), stride(stride), at(at), width(fp.copy_width) {
     constexpr int ROWS_AT_A_TIME = C::COPY_THREADS / C::CHUNKS;
     static_assert(ROWS_AT_A_TIME >= 1, "a group copies at least a row at a time");
@@ -59,7 +59,7 @@ class TileCopier {
     dim_stride = stride.dim;
     source = static_cast<const Kv*>(base) + at.batch * stride.batch + at.head_kv * stride.head +
              (at.key_begin + row) * stride.seq + chunk * CHUNK_ELEMENTS * stride.dim;
-    column_bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * CHUNK_ELEMENTS) * static_cast<int>(sizeof(Kv))));
+    column_bytes = max(0, min(16, (static_cast<int>(columns) - chunk * CHUNK_ELEMENTS) * static_cast<int>(sizeof(Kv))));
   }
 
   // key0 counts from the first key of the split.
@@ -151,13 +151,20 @@ class TileCopier {
   }
 };
 
+// Columns of v. In instances without options they are those of k, which saves a register.
+template <class C>
+__device__ __forceinline__ int64_t value_columns(const FusedParams& fp) {
+  return C::OPTIONS ? fp.p.Dv : fp.p.D;
+}
+
 // The copies of k and v into a stage of the ring buffer: K [BLOCK_KV, D], then V. The group's key blocks are copied in
 // order, from `first_key0` on, each `stride` keys after the one before.
 template <class C>
 class ContiguousCopier {
  public:
   __device__ __forceinline__ ContiguousCopier(const FusedParams& fp, const WorkUnit& at, int thread, int64_t, int64_t)
-      : k_(fp, fp.p.k, fp.p.k_stride, at, thread), v_(fp, fp.p.v, fp.p.v_stride, at, thread) {}
+      : k_(fp, fp.p.k, fp.p.k_stride, fp.p.D, at, thread),
+        v_(fp, fp.p.v, fp.p.v_stride, value_columns<C>(fp), at, thread) {}
 
   __device__ __forceinline__ void copy(uint32_t stage, int64_t key0, int keys) const {
     k_.copy(stage, key0, keys);
@@ -190,7 +197,8 @@ class PagedCopier {
         stride_(stride),
         row_(thread / C::CHUNKS),
         chunk_(thread % C::CHUNKS),
-        there_(chunk_ * 16 < static_cast<int>(fp.p.D * sizeof(Kv))) {
+        k_there_(chunk_ * 16 < static_cast<int>(fp.p.D * sizeof(Kv))),
+        v_there_(chunk_ * 16 < static_cast<int>(value_columns<C>(fp) * sizeof(Kv))) {
     const int lane = thread % 32;
     lane_key_ = first_key0 + (in_pieces() ? lane / PIECES * stride + lane % PIECES * PIECE_KEYS : lane % C::BLOCK_KV);
     batch_ = look_up();
@@ -200,11 +208,11 @@ class PagedCopier {
 
   __device__ __forceinline__ void copy(uint32_t stage, int64_t key0, int keys) {
     if (in_pieces()) {
-      copy_pieces(stage, k_piece_, k_, keys);
-      copy_pieces(stage + C::TILE_BYTES, v_piece_, v_, keys);
+      copy_pieces(stage, k_piece_, k_, keys, k_there_);
+      copy_pieces(stage + C::TILE_BYTES, v_piece_, v_, keys, v_there_);
     } else {
-      copy_rows(stage, k_, key0, keys);
-      copy_rows(stage + C::TILE_BYTES, v_, key0, keys);
+      copy_rows(stage, k_, key0, keys, k_there_);
+      copy_rows(stage + C::TILE_BYTES, v_, key0, keys, v_there_);
     }
     locate_next();
   }
@@ -243,7 +251,8 @@ class PagedCopier {
   int64_t stride_;
   int row_;
   int chunk_;
-  bool there_;        // the chunk is not past D
+  bool k_there_;      // the chunk is not past the columns of k
+  bool v_there_;      // nor of v
   int64_t lane_key_;  // whose page this lane looks up next, counted from begin_
   int batch_;         // the pages that the lanes have looked up
   int next_batch_;
@@ -284,32 +293,33 @@ class PagedCopier {
   }
 
   __device__ __forceinline__ void copy_pieces(uint32_t tile, const char* const (&pieces)[PIECES],
-                                              const Source& source, int keys) const {
+                                              const Source& source, int keys, bool there) const {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       constexpr int ROWS_OF_PIECE = ROWS / PIECES;
       const uint64_t rows = i % ROWS_OF_PIECE * STEP;
-      copy_row(tile, row_ + i * STEP, keys, pieces[i / ROWS_OF_PIECE] + rows * source.row_bytes);
+      copy_row(tile, row_ + i * STEP, keys, there, pieces[i / ROWS_OF_PIECE] + rows * source.row_bytes);
     }
   }
 
-  __device__ __forceinline__ void copy_rows(uint32_t tile, const Source& source, int64_t key0, int keys) const {
+  __device__ __forceinline__ void copy_rows(uint32_t tile, const Source& source, int64_t key0, int keys,
+                                            bool there) const {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       const int at = row_ + i * STEP;
-      copy_row(tile, at, keys, source.at(page_of_row_[i], pages_.inside(begin_ + key0 + at)));
+      copy_row(tile, at, keys, there, source.at(page_of_row_[i], pages_.inside(begin_ + key0 + at)));
     }
   }
 
-  __device__ __forceinline__ void copy_row(uint32_t tile, int row, int keys, const char* from) const {
-    copy_async<16>(row < keys && there_, tile + C::tile_offset(row, chunk_), from);
+  __device__ __forceinline__ void copy_row(uint32_t tile, int row, int keys, bool there, const char* from) const {
+    copy_async<16>(row < keys && there, tile + C::tile_offset(row, chunk_), from);
   }
 };
 
 // Zeroes NaN and infinities in a tile, by `threads` threads together. Returns whether this thread found any among
 // the first `seen` keys. No query sees the keys after them: they pad a batch and may well be NaN.
 template <class C>
-__device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Kv [BLOCK_KV, D]
+__device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Kv [BLOCK_KV, Dv]
                                                 int seen, int thread, int threads) {
   const auto finite = [](uint32_t packed) {
     if constexpr (IS_FP8<typename C::Kv>) return finite_or_zero_fp8<typename C::Kv>(packed);
@@ -317,7 +327,7 @@ __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Kv [BLO
   };
   bool any = false;
 #pragma unroll 1
-  for (int chunk = thread; chunk < C::TILE_BYTES / 16; chunk += threads) {
+  for (int chunk = thread; chunk < C::VALUE_TILE_BYTES / 16; chunk += threads) {
     uint4* chunk_at = reinterpret_cast<uint4*>(tile) + chunk;
     const uint4 was = *chunk_at;
     const uint4 now = {finite(was.x), finite(was.y), finite(was.z), finite(was.w)};

@@ -76,6 +76,15 @@ __device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const Unit& 
   return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), queries_of(fp, at), at.valid);
 }
 
+// Keys before this one, counted in the entry, are visible to `row` and all rows after it, if no window hides any. It is
+// negative if a tree mask has more bits than there are keys.
+template <class C, class Unit>
+__device__ __forceinline__ int64_t seen_from_row_on(const FusedParams& fp, const Unit& at, int row) {
+  const int64_t seen = seen_keys(fp, at, row);
+  if (!C::TREES || fp.p.tree_mask == nullptr) return seen;
+  return min(seen, first_tree_key(fp.p, at.valid));
+}
+
 // The first of them, which a window may hide keys before.
 template <class Unit>
 __device__ __forceinline__ int64_t first_seen_key(const FusedParams& fp, const Unit& at, int row) {

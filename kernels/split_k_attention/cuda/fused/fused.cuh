@@ -40,7 +40,8 @@ struct FusedConfig {
   using Operand = std::conditional_t<IS_FP8<Kv>, fp16, Element>;
   using Products = ElementTraits<Operand>;
   static constexpr bool Q_NORMALISED = !std::is_same_v<Operand, Element>;
-  static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
+  static constexpr int D = D_;   // compiled head dimension; the actual one may be smaller
+  static constexpr int Dv = D_;  // of v
   static constexpr int ROW_WARPS = ROW_WARPS_;
   static constexpr bool ALIGNED = LAYOUT != KvLayout::unaligned;  // rows of k and v copy 16 bytes at a time
   static constexpr bool PAGED = LAYOUT == KvLayout::paged;
@@ -81,9 +82,10 @@ struct FusedConfig {
   // Threads that fill one tile together: of a group all, but not more than copy the rows of a piece at a time.
   static constexpr int GROUP_THREADS = 32 * ROW_WARPS;
   static constexpr int COPY_THREADS = GROUP_THREADS > PIECE_KEYS * CHUNKS ? PIECE_KEYS * CHUNKS : GROUP_THREADS;
-  static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
+  static constexpr int STATE_CHUNKS = Dv / 4;  // of 4 floats, in a row of o
 
   static constexpr int TILE_BYTES = BLOCK_KV * ROW_BYTES;
+  static constexpr int VALUE_TILE_BYTES = TILE_BYTES;
   static constexpr int STAGE_BYTES = 2 * TILE_BYTES;
   static constexpr int QUERY_STAGES = (BLOCK_M * D * 2 + STAGE_BYTES - 1) / STAGE_BYTES;
   static_assert(QUERY_STAGES < STAGES, "a stage is free for the first keys while the queries are copied");
@@ -397,12 +399,9 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     seen_by_row.end[half] = min(seen_keys(fp, at, row), at.key_end) - at.key_begin;
     if constexpr (C::OPTIONS) seen_by_row.first[half] = first_seen_key(fp, at, row) - at.key_begin;
   }
-  int64_t seen_by_all =
-      min(seen_keys(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
+  const int64_t seen_by_all =
+      min(seen_from_row_on<C>(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
   int64_t first_of_all = 0;
-  if constexpr (C::TREES) {
-    if (fp.p.tree_mask != nullptr) seen_by_all = min(seen_by_all, first_tree_key(fp.p, at.valid) - at.key_begin);
-  }
   if constexpr (C::OPTIONS) {
     first_of_all = first_seen_key(fp, at, min(row_warp * 16 + 15, at.rows - 1)) - at.key_begin;
   }

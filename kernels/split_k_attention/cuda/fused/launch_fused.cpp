@@ -13,6 +13,7 @@ namespace {
 FusedKernel kernel_of(const FusedPlan& plan, const SplitKParams& p) {
   const bool paged = p.block_table != nullptr && pages_are_regular(p);
   const bool aligned = p.block_table == nullptr && copy_width(p) == 16;
+  if (plan.wgmma && plan.fewer_values) return FusedKernel::wgmma_v128;
   if (plan.wgmma) return p.cu_seqlens_q == nullptr ? FusedKernel::wgmma : FusedKernel::wgmma_packed;
   if (plan.ragged_blocks > 0) {
     return paged ? FusedKernel::ragged_paged : aligned ? FusedKernel::ragged : FusedKernel::ragged_unaligned;
@@ -27,7 +28,7 @@ FusedKernel kernel_of(const FusedPlan& plan, const SplitKParams& p) {
     if (p.kv_type == KvType::e4m3) return paged ? FusedKernel::fused_paged_e4m3 : FusedKernel::fused_e4m3;
     return paged ? FusedKernel::fused_paged_e5m2 : FusedKernel::fused_e5m2;
   }
-  if (p.window > 0 || p.softcap > 0 || p.tree_mask != nullptr) {
+  if (p.window > 0 || p.softcap > 0 || p.tree_mask != nullptr || p.Dv != p.D) {
     return paged     ? FusedKernel::fused_paged_options
            : aligned ? FusedKernel::fused_options
                      : FusedKernel::fused_unaligned;
@@ -44,11 +45,11 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   const int64_t rows = p.H / p.Hkv * p.Sq;
   if (plan.ragged_blocks > 0) {
     p.partial_o = workspace;
-    p.partial_m = workspace + 2 * plan.ragged_blocks * rows * ceil_div(p.D, 4) * 4;
+    p.partial_m = workspace + 2 * plan.ragged_blocks * rows * ceil_div(p.Dv, 4) * 4;
   } else if (plan.clusters_per_tile() > 1) {
     const int64_t states = p.B * p.H * p.Sq;
     p.partial_o = workspace;
-    p.partial_m = p.partial_o + plan.clusters_per_tile() * states * p.D;
+    p.partial_m = p.partial_o + plan.clusters_per_tile() * states * p.Dv;
     p.partial_l = p.partial_m + plan.num_splits * states;
   }
   FusedParams fp{};
@@ -93,7 +94,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
     fp.q_factor = 0.0f;
     fp.c = static_cast<float>(LOG2_E);
   }
-  return run_instance(find_instance(kernel_of(plan, p), type, p.D), fp,
+  return run_instance(find_instance(kernel_of(plan, p), type, std::max(p.D, p.Dv)), fp,
                       plan.row_units, stream);
 }
 
@@ -132,7 +133,7 @@ cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLength
   if (plan.output_tiles == 0) return cudaSuccess;
   const int64_t tiles_of_entry = plan.output_tiles / p.B;
   const int64_t entries = MAX_BLOCKS / (tiles_of_entry * plan.num_splits);
-  if (p.D > MAX_HEAD_DIM || p.H / p.Hkv * p.Sq > MAX_BLOCKS || entries == 0 || p.Skv > MAX_KEYS) {
+  if (std::max(p.D, p.Dv) > MAX_HEAD_DIM || p.H / p.Hkv * p.Sq > MAX_BLOCKS || entries == 0 || p.Skv > MAX_KEYS) {
     return cudaErrorInvalidConfiguration;
   }
   for (int64_t first = 0; first < p.B; first += entries) {

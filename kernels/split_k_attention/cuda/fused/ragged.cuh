@@ -57,7 +57,7 @@ __device__ __forceinline__ void find_entry_ends(const FusedParams& fp, RaggedEnt
 }
 
 // Workspace: two slots a block, for the tile that it continues and the tile that it leaves unfinished.
-// o [slots, rows, D rounded up to a multiple of 4], then m and l [slots, rows].
+// o [slots, rows, Dv rounded up to a multiple of 4], then m and l [slots, rows].
 struct RaggedSlots {
   float4* o;
   float2* ml;
@@ -68,7 +68,7 @@ struct RaggedSlots {
       : o(reinterpret_cast<float4*>(fp.p.partial_o)),
         ml(reinterpret_cast<float2*>(fp.p.partial_m)),
         rows(fp.rows),
-        row(static_cast<uint32_t>(ceil_div(fp.p.D, 4))) {}
+        row(static_cast<uint32_t>(ceil_div(fp.p.Dv, 4))) {}
 
   static __device__ __forceinline__ uint32_t slot(uint32_t block, bool first) {
     return block * 2 + (first ? 1 : 0);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void merge_and_store_piece(
     for (int e = threadIdx.x; e < at.rows * C::STATE_CHUNKS; e += C::THREADS) {
       const int row = e / C::STATE_CHUNKS;
       const int chunk = e % C::STATE_CHUNKS;
-      if (chunk * 4 < static_cast<int>(fp.p.D)) body(row, chunk);
+      if (chunk * 4 < static_cast<int>(fp.p.Dv)) body(row, chunk);
     }
   };
   const auto merge_groups = [&](int row, int chunk) {

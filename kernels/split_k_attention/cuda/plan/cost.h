@@ -81,7 +81,7 @@ inline int64_t tiles_with_rows(const FusedPlan& plan, const Sizes& sizes) {
 
 // fused: whether two blocks share a multiprocessor if the call has more blocks than multiprocessors.
 inline bool blocks_share(const FusedPlan& plan, const Sizes& sizes) {
-  return sizes.D <= 128 ? plan.row_units == 1 : plan.num_splits == 1;
+  return sizes.width() <= 128 ? plan.row_units == 1 : plan.num_splits == 1;
 }
 
 // Blocks that run at the same time if each has a multiprocessor of its own.
@@ -97,12 +97,12 @@ inline int64_t blocks_at_once(const FusedPlan& plan, const Sizes& sizes, const C
 inline double l2_read_us(const FusedPlan& plan, const Sizes& sizes) {
   constexpr double BYTES_PER_US = 9e6;  // about twice the real rate: the bytes below count hidden keys too
   constexpr double KEY_AND_VALUE = 2 * 2;  // two tensors, 2 bytes an element
-  return static_cast<double>(plan.output_tiles) * static_cast<double>(sizes.Skv * sizes.D) *
+  return static_cast<double>(plan.output_tiles) * static_cast<double>(sizes.Skv * sizes.width()) *
          KEY_AND_VALUE / BYTES_PER_US;
 }
 
 inline double fused_cost_us(const FusedPlan& plan, const Sizes& sizes, const Card& card) {
-  const int width = width_index(sizes.D);
+  const int width = width_index(sizes.width());
   const FusedCost& cost = FUSED_COSTS[width][plan.row_units / 2];
   const int64_t blocks = tiles_with_rows(plan, sizes) * plan.num_splits;
   const int64_t at_once = std::max<int64_t>(1, blocks_at_once(plan, sizes, card));
@@ -110,7 +110,7 @@ inline double fused_cost_us(const FusedPlan& plan, const Sizes& sizes, const Car
   const double steps = static_cast<double>(
       std::max<int64_t>(1, ceil_div(sizes.Skv, plan.num_splits * cost.step_keys)));
   const bool shared = blocks > blocks_alone(plan, card) && blocks_share(plan, sizes);
-  const double step = cost.step * (!shared ? 1 : SHARED_STEP_FACTOR[sizes.D <= 128 ? 0 : 1]);
+  const double step = cost.step * (!shared ? 1 : SHARED_STEP_FACTOR[sizes.width() <= 128 ? 0 : 1]);
   const double load =
       static_cast<double>(std::min(blocks, at_once)) / static_cast<double>(card.multiprocessors);
   const double merge = plan.clusters_per_tile() > 1 ? WORKSPACE_MERGE[width]
@@ -123,7 +123,9 @@ inline double fused_cost_us(const FusedPlan& plan, const Sizes& sizes, const Car
 }
 
 inline double wgmma_cost_us(const FusedPlan& plan, const Sizes& sizes, const Card& card) {
-  const WgmmaCost& cost = WGMMA_COSTS[width_index(sizes.D)];
+  // The products with k of 192 columns take a half more than of 128, and those with v as long.
+  const WgmmaCost& cost = WGMMA_COSTS[sizes.fewer_values() ? 1 : width_index(sizes.width())];
+  const double step = cost.step * (sizes.fewer_values() ? 1.25 : 1);
   const double load = static_cast<double>(tiles_with_rows(plan, sizes) * plan.num_splits) /
                       static_cast<double>(card.multiprocessors);
   // Batches of packed queries have a few tiles with rows less than the bound: a tenth of a wave over is none.
@@ -131,7 +133,7 @@ inline double wgmma_cost_us(const FusedPlan& plan, const Sizes& sizes, const Car
   const double steps =
       static_cast<double>(std::max<int64_t>(1, ceil_div(sizes.Skv, plan.num_splits * 64)));
   return cost.start + load * cost.full + (waves - 1) * cost.wave +
-         std::max(waves * steps * cost.step, l2_read_us(plan, sizes)) +
+         std::max(waves * steps * step, l2_read_us(plan, sizes)) +
          (plan.num_splits > 4   ? cost.merge
           : plan.num_splits > 1 ? cost.few_splits_merge
                                 : 0) +

@@ -84,7 +84,7 @@ inline int64_t choose_packed_splits(FusedPlan plan, const Sizes& sizes, const Ca
   const int64_t tiles = tiles_with_rows(plan, sizes);
   int64_t best = choose_wgmma_splits(tiles, plan.row_units == 2, sizes, card);
   if (best > 1) return best;
-  const double state_us = static_cast<double>(2 * 4 * sizes.rows() * sizes.D) / BYTES_PER_US;
+  const double state_us = static_cast<double>(2 * 4 * sizes.rows() * sizes.Dv) / BYTES_PER_US;
   double least = 0;
   for (int64_t n = 1; n <= MAX_PACKED_SPLITS && n * WGMMA_MIN_KEYS <= std::max(sizes.Skv, WGMMA_MIN_KEYS); ++n) {
     plan.num_splits = n;
@@ -98,21 +98,24 @@ inline int64_t choose_packed_splits(FusedPlan plan, const Sizes& sizes, const Ca
 
 inline FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // With D of 256 two warpgroups leave no shared memory for the merge, and with a tree mask no registers.
-  const bool two_warpgroups = sizes.rows_of_kv_head() > ROWS_PER_WARPGROUP && sizes.D <= 128 && !sizes.tree;
+  const bool two_warpgroups = sizes.rows_of_kv_head() > ROWS_PER_WARPGROUP &&
+                               (sizes.width() <= 128 || sizes.fewer_values()) && !sizes.tree;
   const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
   FusedPlan plan = plan_of(true, two_warpgroups ? 2 : 1, sizes);
   plan.num_splits = splits > 0     ? splits
                     : sizes.packed ? choose_packed_splits(plan, sizes, card)
                                    : choose_wgmma_splits(plan.output_tiles, two_warpgroups, sizes, card);
   plan.cluster_size = 1;
+  plan.fewer_values = sizes.fewer_values();
   if (plan.num_splits > 1) plan.merge_lanes = choose_merge_lanes(plan.num_splits, sizes);
   // H200: 66 us instead of 69 for 512 blocks of 1024 keys.
   plan.small_ring =
-      few_rows && sizes.D > 64 && sizes.D <= 128 && plan.blocks() > card.multiprocessors;
+      few_rows && sizes.width() > 64 && sizes.width() <= 128 && plan.blocks() > card.multiprocessors;
   // H200: 35.7 us instead of 36.4 for 64 queries of 32 heads over 16k keys, where L2 is otherwise asked for
   // each byte twice. Prefill gains nothing.
-  plan.paired = plan.separate_merge() && !sizes.paged && two_warpgroups && plan.tiles_per_head % 2 == 0 &&
-                card.clusters[2] > 0 && plan.output_tiles <= FEW_WAVES * card.multiprocessors;
+  plan.paired = plan.separate_merge() && !plan.fewer_values && !sizes.paged && two_warpgroups &&
+                plan.tiles_per_head % 2 == 0 && card.clusters[2] > 0 &&
+                plan.output_tiles <= FEW_WAVES * card.multiprocessors;
   return plan;
 }
 

@@ -20,6 +20,7 @@ struct FusedPlan {
   int64_t num_splits;
   int cluster_size;         // splits that merge through shared memory; divides num_splits
   int merge_lanes;          // lanes per four columns of a row in the separate merge kernel; 0: no such kernel
+  bool fewer_values;        // wgmma with k of 129 to 192 columns and v of up to 128
   bool small_ring;          // wgmma with D of 65 to 128: two blocks share a multiprocessor
   bool paired;              // wgmma: the blocks of two query tiles multicast k and v to each other
   int ragged_blocks;        // blocks among which the ragged kernel divides all keys evenly; 0: another kernel
@@ -37,14 +38,14 @@ struct FusedPlan {
     if (ragged_blocks > 0) return output_tiles + 1;
     return clusters_per_tile() == 1 || separate_merge() ? 0 : output_tiles * cluster_size;
   }
-  // Floats: D weighted values for each row and cluster, a maximum and a sum for each row and split.
+  // Floats: Dv weighted values for each row and cluster, a maximum and a sum for each row and split.
   // Ragged: two slots per block, each with a partial state of every row.
   int64_t workspace_numel(const Sizes& sizes) const {
     if (ragged_blocks > 0) {
-      return 2 * ragged_blocks * sizes.rows_of_kv_head() * (ceil_div(sizes.D, 4) * 4 + 2);
+      return 2 * ragged_blocks * sizes.rows_of_kv_head() * (ceil_div(sizes.Dv, 4) * 4 + 2);
     }
     return clusters_per_tile() == 1 ? 0
-                                    : sizes.rows() * (clusters_per_tile() * sizes.D + 2 * num_splits);
+                                    : sizes.rows() * (clusters_per_tile() * sizes.Dv + 2 * num_splits);
   }
 };
 

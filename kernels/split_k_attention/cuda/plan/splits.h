@@ -53,11 +53,11 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   constexpr int64_t MERGE_ELEMENTS = 256 * 128;
   constexpr int64_t PAIR_KEYS = 2048;  // minimum for two splits to pay for their merge, up to 16 rows
   const int64_t Skv = std::min(sizes.Skv, MAX_KEYS);
-  const int64_t elements = Skv * sizes.D;
+  const int64_t elements = Skv * sizes.width();
   if (output_tiles <= 0) return 1;
 
   // (a)
-  const bool memory_bound = row_warps == 1 && sizes.D <= 128;
+  const bool memory_bound = row_warps == 1 && sizes.width() <= 128;
   const bool takes_all = memory_bound ? sizes.fp8 && fp8_takes_all(output_tiles, elements, card)
                                       : (sizes.by_element || sizes.fp8) && row_warps > 1;
   const int64_t blocks = takes_all      ? card.multiprocessors
@@ -138,7 +138,7 @@ inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, co
   if (output_tiles <= 0 || most <= 1) return 1;
   const int64_t all = card.multiprocessors / output_tiles;
   const int64_t twice = 2 * card.multiprocessors / output_tiles;
-  const bool small_ring = sizes.rows_of_kv_head() <= ROWS_PER_WARP && sizes.D > 64 && sizes.D <= 128;
+  const bool small_ring = sizes.rows_of_kv_head() <= ROWS_PER_WARP && sizes.width() > 64 && sizes.width() <= 128;
   if (small_ring && needs_more_than_half(card) && twice > 16 && twice <= 33 &&
       sizes.Skv >= twice * KEYS_FOR_SEPARATE_MERGE) {
     return twice;
@@ -159,7 +159,7 @@ inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, co
 // lanes take 5 % off a call of 16 queries and 16 splits and add 15 to 20 % at 8 splits; four or eight lanes take 7
 // to 18 % off 32 and 64 splits of one to four KV heads.
 inline int choose_merge_lanes(int64_t splits, const Sizes& sizes) {
-  const int64_t chunks = sizes.rows() * ceil_div(sizes.D, 4);
+  const int64_t chunks = sizes.rows() * ceil_div(sizes.Dv, 4);
   if (splits > 33 && chunks <= 4096) return 8;
   if (splits > 16 && chunks <= 1024) return 16;
   if (splits > 16 && chunks <= 8192) return 4;
@@ -174,7 +174,7 @@ inline int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const
   constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;
   const bool small = plan.row_units == 1;
   const int64_t keys_of_split = sizes.Skv / plan.num_splits;
-  if (!sizes.lengths || sizes.options || sizes.packed || sizes.fp8 || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES ||
+  if (!sizes.lengths || sizes.options || sizes.Dv != sizes.D || sizes.packed || sizes.fp8 || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES ||
       plan.tiles_per_head != 1) {
     return 0;
   }

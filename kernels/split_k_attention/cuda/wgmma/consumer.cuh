@@ -19,11 +19,16 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
   using Traits = typename C::Traits;
   wait_for_earlier_kernel();
   trigger_dependent_launch(fp);
-  copy_queries<C, false>(fp, at, thread, C::THREADS, [&](int row, int chunk) {
-    return ring.base + panel_offset(row, chunk, C::BLOCK_M);
-  });
+  // Of rows of 192 columns some threads copy none: a row is copied once.
+  constexpr int COPIERS = C::THREADS / C::CHUNKS * C::CHUNKS;
+  const bool copies = COPIERS == C::THREADS || thread < COPIERS;
+  if (copies) {
+    copy_queries<C, false>(fp, at, thread, C::THREADS, [&](int row, int chunk) {
+      return ring.base + panel_offset(row, chunk, C::BLOCK_M);
+    });
+  }
   wait_copies<0>();
-  if (fp.q_factor != 1.0f) {  // -1 for a negative scale, 0 for a scale of 0: multiplying by it is exact
+  if (copies && fp.q_factor != 1.0f) {  // -1 for a negative scale, 0 for a scale of 0: multiplying by it is exact
     const int chunk = thread % C::CHUNKS;  // the chunks that this thread has copied and waited for
 #pragma unroll 1
     for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
@@ -52,10 +57,10 @@ __device__ __forceinline__ void start_qk(uint32_t q, uint32_t k,
   wgmma_commit();
 }
 
-// Starts o [64, D] += P [64, BLOCK_KV] V.
+// Starts o [64, Dv] += P [64, BLOCK_KV] V.
 template <class C>
 __device__ __forceinline__ void start_pv(const uint32_t (&weights)[C::BLOCK_KV / 16][4],
-                                             uint32_t v, float (&o)[C::D / 8][4]) {
+                                             uint32_t v, float (&o)[C::Dv / 8][4]) {
   const uint64_t b = mn_major_descriptor(v, C::BLOCK_KV * 128);
 #pragma unroll
   for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
@@ -157,11 +162,8 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
     seen_by_row.end[half] =
         min(seen_keys(fp, at, min(row, at.rows - 1)), at.key_end) - at.key_begin;
   }
-  int64_t seen_by_all =
-      min(seen_keys(fp, at, min(first_row, at.rows - 1)), at.key_end) - at.key_begin;
-  if constexpr (C::TREES) {
-    if (fp.p.tree_mask != nullptr) seen_by_all = min(seen_by_all, first_tree_key(fp.p, at.valid) - at.key_begin);
-  }
+  const int64_t seen_by_all =
+      min(seen_from_row_on<C>(fp, at, min(first_row, at.rows - 1)), at.key_end) - at.key_begin;
 
   float s[TILES][4];
   uint32_t weights[C::BLOCK_KV / 16][4];
@@ -259,7 +261,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
   int64_t key0 = C::BLOCK_KV;
   // A loop without mask and scan: 1 to 2 % faster for 64 and more queries, no difference for fewer (H200).
   if constexpr (C::WARPGROUPS == 2) {
-    const int64_t seen = seen_by_each_row<C>(fp, at) - at.key_begin;
+    const int64_t seen = seen_from_row_on<C>(fp, at, first_row_of_pair<C>(at)) - at.key_begin;
     const int64_t last_plain = min(seen, keys) - C::BLOCK_KV;
 #pragma unroll 1
     for (; key0 <= last_plain; key0 += C::BLOCK_KV) next_block(key0, PLAIN);
@@ -293,7 +295,7 @@ __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const
     const Quotient by_sum(fp, index.head, state.m[half], l);
     if (lane % 4 == 0) store_lse(fp, index, {state.m[half], l, {}});
 #pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
+    for (int tile = 0; tile < C::Dv / 8; ++tile) {
       const float* o = state.o[tile] + half * 2;
       *reinterpret_cast<uint32_t*>(place_in_q(row, tile) + lane % 4 * 4) =
           C::Traits::pack(by_sum(o[0]), by_sum(o[1]));
@@ -302,13 +304,12 @@ __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const
   __syncwarp();
 
   const Strides4& stride = fp.p.out_stride;
-  const int D = static_cast<int>(fp.p.D);
-  const int chunk = lane % C::CHUNKS;
-  const int left = D - chunk * 8;
+  const int chunk = lane % C::VALUE_CHUNKS;
+  const int left = static_cast<int>(fp.p.Dv) - chunk * 8;
   if (left <= 0) return;
   const int end = min(warp * 16 + 16, at.rows);
 #pragma unroll 1
-  for (int row = warp * 16 + lane / C::CHUNKS; row < end; row += 32 / C::CHUNKS) {
+  for (int row = warp * 16 + lane / C::VALUE_CHUNKS; row < end; row += 32 / C::VALUE_CHUNKS) {
     Element* out = output_at<Element>(fp, row_index(fp, at, row), chunk * 8);
     const uint4 values = *reinterpret_cast<const uint4*>(place_in_q(row, chunk));
     if (stride.dim == 1 && left >= 8 && (reinterpret_cast<uintptr_t>(out) & 15) == 0) {

@@ -15,23 +15,23 @@ template <class C>
 __device__ __forceinline__ void store_partial_state(const FusedParams& fp, const WorkUnitOf<C>& at,
                                                   int row_tile, int lane,
                                                   const LaneState<C>& state) {
-  const int D = static_cast<int>(fp.p.D);
+  const int Dv = static_cast<int>(fp.p.Dv);
   for_each_row(at, row_tile, lane, state, [&](int row, int half, float l) {
     const int64_t slot = state_slot(fp, at.split, row_index(fp, at, row));
     if (lane % 4 == 0) {
       fp.p.partial_m[slot] = state.m[half];
       fp.p.partial_l[slot] = l;
     }
-    float* o = fp.p.partial_o + slot * D;
+    float* o = fp.p.partial_o + slot * Dv;
 #pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
+    for (int tile = 0; tile < C::Dv / 8; ++tile) {
       const int column = tile * 8 + lane % 4 * 2;
       const float* two = state.o[tile] + half * 2;
-      if (D % 2 == 0) {
-        if (column < D) *reinterpret_cast<float2*>(o + column) = make_float2(two[0], two[1]);
+      if (Dv % 2 == 0) {
+        if (column < Dv) *reinterpret_cast<float2*>(o + column) = make_float2(two[0], two[1]);
       } else {
-        if (column < D) o[column] = two[0];
-        if (column + 1 < D) o[column + 1] = two[1];
+        if (column < Dv) o[column] = two[0];
+        if (column + 1 < Dv) o[column + 1] = two[1];
       }
     }
   });
@@ -43,7 +43,7 @@ template <class Element, int LANES, int AHEAD>
 __global__ void __launch_bounds__(MERGE_THREADS)
     merge_kernel(const __grid_constant__ FusedParams fp) {
   constexpr int CHUNKS = 32 / LANES;  // of four columns, that a warp stores
-  const int64_t chunks = ceil_div(fp.p.D, 4);
+  const int64_t chunks = ceil_div(fp.p.Dv, 4);
   const int64_t rows = fp.p.B * fp.p.H * fp.p.Sq;
   const int lane = threadIdx.x % 32;
   const int64_t warp = (static_cast<int64_t>(blockIdx.x) * MERGE_THREADS + threadIdx.x) / 32;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(MERGE_THREADS)
 
 template <class Element, int LANES, int AHEAD>
 cudaError_t launch_merge_by(const FusedParams& fp, cudaStream_t stream) {
-  const int64_t threads = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4) * LANES;
+  const int64_t threads = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.Dv, 4) * LANES;
   return launch_kernel(merge_kernel<Element, LANES, AHEAD>,
                            static_cast<uint32_t>(ceil_div(threads, MERGE_THREADS)), MERGE_THREADS,
                            0, 1, stream, fp);

@@ -11,7 +11,7 @@ template <class C>
 __device__ __forceinline__ void request_pages(const FusedParams& fp, const TensorMaps& maps, const WorkUnit& at,
                                               const Ring<C>& ring, int lane, int64_t blocks, int64_t first_scanned) {
   if constexpr (!C::PAIRED) {
-    constexpr int PANELS = C::D / 64;
+    constexpr int PANELS = C::D / 64;  // those of v are the first of them
     const Pages pages(fp, at.batch);
     const int box_keys = min(C::TMA_BOX_KEYS, pages.size());
     const int requests = C::BLOCK_KV / box_keys * PANELS;
@@ -30,17 +30,18 @@ __device__ __forceinline__ void request_pages(const FusedParams& fp, const Tenso
     for (int64_t block = 0; block < blocks; ++block) {
       const int stage = position.stage;
       const int inside = pages.inside(at.key_begin + block * C::BLOCK_KV + first);
-      const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, uint32_t full) {
-        if (lane == 0) barrier_arrive_expect_bytes(full, C::TILE_BYTES);
+      const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int columns,
+                                 uint32_t full) {
+        if (lane == 0) barrier_arrive_expect_bytes(full, C::BLOCK_KV * columns * 2);
         __syncwarp();  // the barrier expects the bytes before any arrive
         const int head = stride.head == 0 ? 0 : static_cast<int>(at.head_kv);
         const uint32_t to = tile + (panel * C::BLOCK_KV + first) * 128;
-        if (lane < requests) tma_copy(to, map, panel * 64, inside, head, page, full);
+        if (lane < requests && (C::D == C::Dv || panel * 64 < columns)) tma_copy(to, map, panel * 64, inside, head, page, full);
       };
       barrier_wait(ring.keys_free(stage), position.parity ^ 1);
-      copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), ring.keys_full(stage));
+      copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), C::D, ring.keys_full(stage));
       barrier_wait(ring.values_free(stage), position.parity ^ 1);
-      copy_tile(maps.v, fp.p.v_stride, ring.values(stage),
+      copy_tile(maps.v, fp.p.v_stride, ring.values(stage), C::Dv,
                 block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
       page = block + 1 < blocks ? look_up(block + 1) : 0;
       position.advance();
@@ -82,16 +83,16 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
   // TMA allows no stride of 0. Where k or v has one, the tensor map has a single batch entry or head.
   const auto tma_index = [](int64_t stride, uint32_t index) { return stride == 0 ? 0 : static_cast<int>(index); };
   const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int64_t block,
-                             uint32_t full) {
+                             auto columns, uint32_t full) {
     const int head = tma_index(stride.head, at.head_kv);
     const int batch = tma_index(stride.batch, at.batch);
-    barrier_arrive_expect_bytes(full, C::TILE_BYTES);
+    barrier_arrive_expect_bytes(full, C::BLOCK_KV * columns * 2);
     const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
 #pragma unroll
     for (int i = 0; i < C::BLOCK_KV / C::TMA_BOX_KEYS / (C::PAIRED ? 2 : 1); ++i) {
       const int box = C::PAIRED ? i * 2 + static_cast<int>(at.rank) : i;
 #pragma unroll
-      for (int panel = 0; panel < C::D / 64; ++panel) {
+      for (int panel = 0; panel < columns / 64; ++panel) {
         const uint32_t to = tile + (panel * C::BLOCK_KV + box * C::TMA_BOX_KEYS) * 128;
         const int key = key0 + box * C::TMA_BOX_KEYS;
         if constexpr (C::PAIRED) {
@@ -110,9 +111,9 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
     const int stage = position.stage;
     // In the first round this does not wait: on a new barrier the phase before the first counts as complete.
     barrier_wait(ring.keys_free(stage), position.parity ^ 1);
-    copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), block, ring.keys_full(stage));
+    copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), block, std::integral_constant<int, C::D>{}, ring.keys_full(stage));
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
-    copy_tile(maps.v, fp.p.v_stride, ring.values(stage), block,
+    copy_tile(maps.v, fp.p.v_stride, ring.values(stage), block, std::integral_constant<int, C::Dv>{},
               block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
     position.advance();
   }

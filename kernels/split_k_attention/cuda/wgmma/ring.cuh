@@ -11,12 +11,14 @@ namespace kbtool::cuda {
 // PAIRED: two query tiles of the same split form a cluster of two blocks. Each block requests half of the TMA
 // boxes and multicasts them to both blocks.
 // PACKED: the call has packed queries.
+// Dv: of v, which may have fewer columns than k.
 template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false,
-          bool PACKED_ = false>
+          bool PACKED_ = false, int Dv_ = D_>
 struct WgmmaConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
   static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
+  static constexpr int Dv = Dv_;
   static constexpr int WARPGROUPS = WARPGROUPS_;
   static constexpr bool INTERLEAVED_KEYS = false;
   static constexpr bool OPTIONS = false;
@@ -31,7 +33,7 @@ struct WgmmaConfig {
   // Keys of a TMA box, which has 64 columns. Small boxes, so that the producer soon requests the other columns of
   // the same keys, which lie beside them in global memory.
   static constexpr int TMA_BOX_KEYS = 32;
-  static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
+  static constexpr int STAGES = D == 64 ? 4 : D == 192 ? 2 : 3;
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
   static constexpr int PRODUCER_WARPS = 4;
@@ -50,14 +52,18 @@ struct WgmmaConfig {
   static constexpr int SCAN_THREADS = 32 * (PRODUCER_WARPS - 1);
   using Kv = Element;
   static constexpr bool SCALED = false;
-  static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
-  static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
+  static constexpr int CHUNKS = D / 8;         // of 16 bytes, in a row of q or k
+  static constexpr int VALUE_CHUNKS = Dv / 8;  // the same of v and the output
+  static constexpr int STATE_CHUNKS = Dv / 4;  // of 4 floats, in a row of o
 
-  // In shared memory: Q [D / 64, BLOCK_M, 64], then STAGES times K and V [D / 64, BLOCK_KV, 64], then the barriers.
+  // In shared memory: Q [D / 64, BLOCK_M, 64], then STAGES times K [D / 64, BLOCK_KV, 64] and V
+  // [Dv / 64, BLOCK_KV, 64], then the barriers.
   // A tile is stored in panels of 64 columns (128 bytes), the width of the swizzle.
   static constexpr int QUERY_BYTES = BLOCK_M * D * 2;
-  static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
-  static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
+  static constexpr int KEY_TILE_BYTES = BLOCK_KV * D * 2;
+  static constexpr int VALUE_TILE_BYTES = BLOCK_KV * Dv * 2;
+  static constexpr int STAGE_BYTES = KEY_TILE_BYTES + VALUE_TILE_BYTES;
+  static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * STAGE_BYTES;
   static constexpr int BARRIERS = 6 * STAGES + 1;
   static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
   static constexpr int LENGTH_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // int64_t, or a PackedTile
@@ -65,7 +71,7 @@ struct WgmmaConfig {
   static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "sm_90 has 228 KB of shared memory per multiprocessor and keeps 1 KB of it per block");
   static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each block of a pair requests half of the TMA boxes");
-  static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0,
+  static_assert(QUERY_BYTES % 1024 == 0 && KEY_TILE_BYTES % 1024 == 0 && VALUE_TILE_BYTES % 1024 == 0,
                 "the 128-byte swizzle needs panels that start at multiples of 1024 bytes");
 
   // The key of a 16-byte chunk. Chunks are numbered in the order of shared memory: panel by panel, in a panel key by
@@ -81,9 +87,9 @@ struct Ring {
   uint32_t base;  // of shared memory
 
   __device__ __forceinline__ uint32_t keys(int stage) const {
-    return base + C::QUERY_BYTES + stage * 2 * C::TILE_BYTES;
+    return base + C::QUERY_BYTES + stage * C::STAGE_BYTES;
   }
-  __device__ __forceinline__ uint32_t values(int stage) const { return keys(stage) + C::TILE_BYTES; }
+  __device__ __forceinline__ uint32_t values(int stage) const { return keys(stage) + C::KEY_TILE_BYTES; }
   __device__ __forceinline__ uint32_t barrier(int kind, int stage) const {
     return base + C::BARRIER_OFFSET + (kind * C::STAGES + stage) * 8;
   }
@@ -133,20 +139,12 @@ struct RingPosition {
   }
 };
 
-// The keys before this one, counted in the entry, are visible to every row of the tile or pair of tiles.
-template <class C>
-__device__ __forceinline__ int64_t seen_by_each_row(const FusedParams& fp, const WorkUnitOf<C>& at) {
-  const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at));
-  if (!C::TREES || fp.p.tree_mask == nullptr) return seen;
-  return max(int64_t{0}, min(seen, first_tree_key(fp.p, at.valid)));
-}
-
 // Keys below this index, counted from key_begin, are visible to every row of the tile or pair of tiles. A V tile
 // past it may meet weight 0, and 0 * NaN is NaN, so it is scanned first.
 template <class C>
 __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnitOf<C>& at) {
   constexpr int64_t ALL = int64_t{1} << 62;
-  const int64_t seen = seen_by_each_row<C>(fp, at);
+  const int64_t seen = seen_from_row_on<C>(fp, at, first_row_of_pair<C>(at));
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
 }
 

@@ -31,12 +31,12 @@ bool attach_context() {
   return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
 }
 
-bool make_map(const void* base,  // [B, Hkv, Skv, D], or [pages, Hkv, page_size, D], by strides
-              const Strides4& stride, const SplitKParams& p, ElementType type, int box_keys,
+bool make_map(const void* base,  // [B, Hkv, Skv, columns], or [pages, Hkv, page_size, columns], by strides
+              const Strides4& stride, int64_t columns, const SplitKParams& p, ElementType type, int box_keys,
               CUtensorMap* map) {
-  const int64_t sizes[4] = {p.D, kv_rows(p), p.Hkv, kv_entries(p)};
+  const int64_t sizes[4] = {columns, kv_rows(p), p.Hkv, kv_entries(p)};
   const int64_t elements[3] = {stride.seq, stride.head, stride.batch};
-  cuuint64_t dims[4] = {static_cast<cuuint64_t>(p.D)};
+  cuuint64_t dims[4] = {static_cast<cuuint64_t>(columns)};
   cuuint64_t strides[3];
   for (int i = 0; i < 3; ++i) {
     const bool one = sizes[i + 1] == 1 || elements[i] == 0;  // any valid stride will do
@@ -63,8 +63,8 @@ bool make_map(const void* base,  // [B, Hkv, Skv, D], or [pages, Hkv, page_size,
 bool make_tensor_maps(const SplitKParams& p, ElementType type, int box_keys, TensorMaps* maps) {
   if (encoder() == nullptr || !tma_reads(p)) return false;
   if (p.block_table != nullptr) box_keys = static_cast<int>(std::min<int64_t>(box_keys, p.page_size));
-  return make_map(p.k, p.k_stride, p, type, box_keys, &maps->k) &&
-         make_map(p.v, p.v_stride, p, type, box_keys, &maps->v);
+  return make_map(p.k, p.k_stride, p.D, p, type, box_keys, &maps->k) &&
+         make_map(p.v, p.v_stride, p.Dv, p, type, box_keys, &maps->v);
 }
 
 }  // namespace kbtool::cuda

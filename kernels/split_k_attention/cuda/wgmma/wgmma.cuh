@@ -66,7 +66,7 @@ cudaError_t launch_wgmma_config(const FusedParams& fp, cudaStream_t stream) {
       std::is_same_v<typename C::Element, __half> ? ElementType::fp16 : ElementType::bf16;
   TensorMaps maps{};
   if (!make_tensor_maps(fp.p, TYPE, C::TMA_BOX_KEYS, &maps)) return cudaErrorNotSupported;
-  if constexpr (C::WARPGROUPS == 2 && !C::PAIRED && !C::PACKED) {
+  if constexpr (C::WARPGROUPS == 2 && !C::PAIRED && !C::PACKED && C::D == C::Dv) {
     if (fp.paired) {
       using Paired = WgmmaConfig<typename C::Element, C::D, 2, false, true>;
       return launch_blocks<Paired, wgmma_kernel<Paired>>(fp, stream, maps);
@@ -87,6 +87,15 @@ cudaError_t launch_wgmma(const FusedParams& fp, int warpgroups, cudaStream_t str
     return launch_wgmma_config<WgmmaConfig<Element, D, 1, false, false, PACKED>>(fp, stream);
   };
   const cudaError_t error = launch();
+  return error == cudaSuccess && fp.merge_lanes > 0 ? launch_merge<Element>(fp, stream) : error;
+}
+
+// For keys of 129 to 192 columns beside values of up to 128.
+template <class Element, int D>
+cudaError_t launch_wgmma_v128(const FusedParams& fp, int warpgroups, cudaStream_t stream) {
+  const cudaError_t error =
+      warpgroups == 2 ? launch_wgmma_config<WgmmaConfig<Element, D, 2, false, false, false, 128>>(fp, stream)
+                      : launch_wgmma_config<WgmmaConfig<Element, D, 1, false, false, false, 128>>(fp, stream);
   return error == cudaSuccess && fp.merge_lanes > 0 ? launch_merge<Element>(fp, stream) : error;
 }
 
