@@ -14,7 +14,7 @@ from kbtool.cli.complete import run_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtool.model.explanation import Explanation, Fit
+    from kbtool.model.explanation import Asked, Explanation, Fit
     from kbtool.store.tree import KnowledgeBase
 
 BEST = 3
@@ -32,6 +32,7 @@ Examples:
   kbtool explain --run last              the failing steps of a run
   kbtool explain --words "my CUDA extension compiles for 80 minutes"
   ncu --csv --page raw ./app | kbtool explain -
+  kbtool explain build.log --ask "llm -m MODEL"   the catalogue, and a language model
 
 \b
 Read are the output of compilers, linkers, ninja, CMake, pip, PyTorch, Triton, NCCL,
@@ -43,7 +44,13 @@ than those that the text names is left out. If no line fits, records are shown t
 resembles in its words.
 
 \b
-Exit status: 0 something fits; 1 nothing does; 2 usage; 3 the file cannot be read."""
+With --ask a program that you name gets the text, what the catalogue says and a question, and its
+remedies are shown first, as what a model says: nobody has verified them. A reason that the text
+does not hold is left out. The text may leave this machine: that is up to the program.
+
+\b
+Exit status: 0 something fits; 1 nothing does; 2 usage; 3 the file cannot be read, or the program
+that is asked does not answer."""
 )
 @click.argument("file", required=False, metavar="[FILE|-]")
 @click.option(
@@ -61,6 +68,13 @@ Exit status: 0 something fits; 1 nothing does; 2 usage; 3 the file cannot be rea
     multiple=True,
     help="The card, or its architecture (sm_90), that it is about; repeatable.",
 )
+@click.option(
+    "--ask",
+    "program",
+    metavar="COMMAND",
+    help="Ask a language model too: a program that reads a question on standard input and prints"
+    " the answer. The text goes to that program.",
+)
 @click.option("--all", "show_all", is_flag=True, help=f"Show all that fits, not the best {BEST}.")
 @json_option
 @click.pass_context
@@ -70,6 +84,7 @@ def explain(
     run: str | None,
     words: str | None,
     cards: tuple[str, ...],
+    program: str | None,
     show_all: bool,
     as_json: bool,
 ) -> None:
@@ -92,13 +107,18 @@ def explain(
         else:
             text = of_file(file, stack)
         named = file if file not in {None, "-"} else None
-        found = remedies.explain(base, text, about, named)
+        if program is not None:
+            click.echo(f"kbtool: asking: {program}", err=True)
+        found = remedies.explain(base, text, about, named, program)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
         _print(found, None if show_all else BEST)
     warn_unreadable(base)
-    if not found.fits:
+    if found.asked is not None and found.asked.problem is not None:
+        click.echo(f"kbtool: {found.asked.problem}", err=True)
+        ctx.exit(3)
+    if not found.fits and not (found.asked and found.asked.remedies):
         ctx.exit(1)
 
 
@@ -159,6 +179,8 @@ def text_of_run(base: KnowledgeBase, name: str) -> tuple[list[bytes], str | None
 def _print(found: Explanation, most: int | None) -> None:
     from kbtool.model.words import many
 
+    if found.asked is not None and found.asked.problem is None:
+        _print_asked(found.asked)
     if not found.fits:
         click.echo(
             f"kbtool: nothing that is known fits: {many(found.lines, 'line')} read. Once it is"
@@ -176,6 +198,20 @@ def _print(found: Explanation, most: int | None) -> None:
         click.echo(f"kbtool: {left} more: --all shows them", err=True)
 
 
+def _print_asked(asked: Asked) -> None:
+    click.echo(f"What `{asked.command}` says; nobody has verified it:")
+    for number, one in enumerate(asked.remedies, 1):
+        click.echo(f"{number}. {one.cause}")
+        if one.text:
+            click.echo(f"   as the text has: {' '.join(one.text.split())}")
+        click.echo(f"   do: {one.advice}")
+        if one.command:
+            click.echo(f"   run: {one.command}")
+    if not asked.remedies:
+        click.echo("   it knows of no remedy")
+    click.echo("\nWhat the records say:")
+
+
 def _print_fit(fit: Fit) -> None:
     click.echo(f"{fit.rank}. {fit.title} ({fit.name})")
     if fit.how == "match":
@@ -184,8 +220,13 @@ def _print_fit(fit: Fit) -> None:
         click.echo(f"   resembles the text in: {', '.join(fit.shared)}")
     if fit.architectures:
         click.echo(f"   for: {', '.join(fit.architectures)}")
+    for cause in fit.causes:
+        click.echo(f"   do: {cause.advice}")
+        click.echo(f"      as the text has: {cause.text}")
+        if cause.command:
+            click.echo(f"      run: {cause.command}")
     if fit.advice:
-        click.echo(f"   do: {fit.advice}")
+        click.echo(f"   {'else' if fit.causes else 'do'}: {fit.advice}")
     if fit.command:
         click.echo(f"   run: {fit.command}")
     for pattern in fit.patterns:

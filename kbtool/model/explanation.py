@@ -31,6 +31,16 @@ class FittingBug(Output):
     """The changes that fixed it, as recorded."""
 
 
+class LikelyCause(Output):
+    """A cause of a message that something else in the text gives away."""
+
+    text: str
+    """The line that does, or its part."""
+    advice: str
+    command: str | None
+    """The command that does it, or that shows more."""
+
+
 class Fit(Output):
     """One thing that fits the text, and what to do about it."""
 
@@ -55,6 +65,8 @@ class Fit(Output):
     """Numbers in the line, as printed."""
     architectures: list[str]
     """The GPU architectures that the advice is for; all if empty."""
+    causes: list[LikelyCause]
+    """Which of its causes the text points to, the likeliest first: to be read before the advice."""
     advice: str | None
     command: str | None
     """The command that does it, or that shows more."""
@@ -62,6 +74,27 @@ class Fit(Output):
     """Where the wording stands."""
     patterns: list[FittingPattern]
     bugs: list[FittingBug]
+
+
+class AskedRemedy(Output):
+    """What a language model takes for the cause, and what it would do. Nobody has verified it."""
+
+    cause: str
+    advice: str
+    command: str | None
+    text: str | None
+    """The part of the text that it gives as its reason; null if the text has no such part."""
+
+
+class Asked(Output):
+    """What a program that was asked about the text answered."""
+
+    command: str
+    """The program."""
+    remedies: list[AskedRemedy]
+    """The likeliest first; empty if it knows of none."""
+    problem: str | None
+    """Why there is no answer; null if there is one."""
 
 
 class Explanation(Output):
@@ -76,6 +109,8 @@ class Explanation(Output):
     """The GPU architectures that the text names, such as sm_90."""
     record: str | None
     """The command that records the case if nothing fits."""
+    asked: Asked | None = None
+    """What a language model says of it, where one was asked."""
 
 
 class Hit(Output):

@@ -93,6 +93,18 @@ def plain(number: str) -> float:
     return float(number.replace(",", ""))
 
 
+class Cause(Model):
+    """One of several causes of a message, which something else in the text gives away."""
+
+    sign: Expression
+    """A regular expression as ``match``, searched in the lines at the beginning of the text and in
+    those that report an error: for a version, a platform, a flag, a second message."""
+    advice: Text
+    """What to do about this cause."""
+    command: Text | None = None
+    """The command that does it, or that shows more."""
+
+
 class KnownSymptom(Model):
     """One kind of message of a tool, and what to do about it."""
 
@@ -121,6 +133,9 @@ class KnownSymptom(Model):
     """The command that does it, or that shows more."""
     patterns: list[PatternId] = []
     """The patterns of this knowledge base that it belongs to."""
+    causes: list[Cause] = []
+    """What may lie behind it, the most specific first. Those whose signs the text has are shown
+    ahead of the advice."""
     values: dict[Slug, Value] = {}
     """Numbers in the line that matched, by name."""
     words: Text | None = None
@@ -131,6 +146,11 @@ class KnownSymptom(Model):
         if info.context == UNCHECKED:
             return self
         finds(self.match, self.example)
+        for cause in self.causes:
+            try:
+                found_in(cause.sign, "")
+            except ValueError as error:
+                raise ValueError(f"causes: {error}") from None
         unread = [
             name
             for name, value in self.values.items()
@@ -142,11 +162,10 @@ class KnownSymptom(Model):
         ]
         if unread:
             raise ValueError(f"values: the example has no number that fits {unread[0]!r}")
+        texts = [self.advice, self.command or ""]
+        texts += (text for one in self.causes for text in (one.advice, one.command or ""))
         unknown = [
-            name
-            for text in (self.advice, self.command or "")
-            for name in _PLACEHOLDER.findall(text)
-            if name not in self.values
+            name for text in texts for name in _PLACEHOLDER.findall(text) if name not in self.values
         ]
         if unknown:
             raise ValueError(f"${{{unknown[0]}}} is no name of a value; see values")

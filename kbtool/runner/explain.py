@@ -12,7 +12,7 @@ from kbtool.model.cards import CARD_NAMES, capability_of, card_of
 from kbtool.model.expression import Finder, Line, demanded, found_in, shaped
 from kbtool.model.pattern import Pattern, Symptom
 from kbtool.model.profile import Profile, shown
-from kbtool.model.symptom import KnownSymptom, Symptoms, filled
+from kbtool.model.symptom import Cause, KnownSymptom, Symptoms, filled
 from kbtool.runner.field import ELSEWHERE, is_about_cards
 from kbtool.runner.resemble import STOP
 
@@ -25,6 +25,22 @@ _OPENING = 12
 """What the first lines are about, people's words in any other line are too."""
 _ERRORS = 40
 """So many lines that report an error are kept, for the search of what resembles them."""
+_FIRST = 200
+"""So many lines at the beginning are kept, for the signs of causes."""
+_CAUSES = 3
+"""So many causes of one message are told."""
+
+
+class Told(NamedTuple):
+    """A cause, and the line that gives it away."""
+
+    cause: Cause
+    line: str
+
+    @property
+    def part(self) -> str:
+        """The line, or so much of a long one that the sign is in the middle."""
+        return _part(self.line, self.cause.sign)
 
 
 class Match(NamedTuple):
@@ -38,6 +54,8 @@ class Match(NamedTuple):
     line: str
     number: int
     values: Mapping[str, str]
+    causes: tuple[Told, ...] = ()
+    """Which causes of it the text gives away."""
 
     @property
     def name(self) -> str:
@@ -54,14 +72,7 @@ class Match(NamedTuple):
     @property
     def part(self) -> str:
         """The line, or so much of a long one that the symptom is in the middle."""
-        if len(self.line) <= _SHOWN:
-            return shown(self.line)
-        small = self.line.lower()
-        places = [small.find(text) for text in demanded(self.symptom.match)]
-        middle = min((place for place in places if place >= 0), default=0)
-        start = max(0, min(middle - _SHOWN // 3, len(self.line) - _SHOWN))
-        end = start + _SHOWN
-        return "…" * (start > 0) + self.line[start:end] + "…" * (end < len(self.line))
+        return _part(self.line, self.symptom.match)
 
     @property
     def advice(self) -> str | None:
@@ -83,6 +94,17 @@ class Match(NamedTuple):
         return [self.pattern.id] if self.pattern else []
 
 
+def _part(line: str, expression: str) -> str:
+    if len(line) <= _SHOWN:
+        return shown(line)
+    small = line.lower()
+    places = [small.find(text) for text in demanded(expression)]
+    middle = min((place for place in places if place >= 0), default=0)
+    start = max(0, min(middle - _SHOWN // 3, len(line) - _SHOWN))
+    end = start + _SHOWN
+    return "…" * (start > 0) + line[start:end] + "…" * (end < len(line))
+
+
 @dataclass
 class Seen:
     """What a text shows."""
@@ -93,7 +115,24 @@ class Seen:
     """The GPU architectures that it names, as digits: 90."""
     errors: list[str] = field(default_factory=list)
     """The first lines that report an error."""
+    first: list[str] = field(default_factory=list)
+    """The first lines of all."""
     lines: int = 0
+
+    def causes(self, symptom: Symptom | KnownSymptom, line: str = "") -> tuple[Told, ...]:
+        """The causes of a symptom that the text gives away, in their order.
+
+        Args:
+            symptom: the symptom.
+            line: the one that it matched.
+        """
+        told = []
+        for cause in symptom.causes if isinstance(symptom, KnownSymptom) else []:
+            lines = (line, *self.errors, *self.first)
+            sign = next((one.strip() for one in lines if found_in(cause.sign, one)), None)
+            if sign is not None:
+                told.append(Told(cause, sign))
+        return tuple(told[:_CAUSES])
 
 
 class _Known(NamedTuple):
@@ -140,9 +179,8 @@ def seen(
     result = Seen(architectures={found for one in architectures if (found := capability_of(one))})
     looks = _Looks(result)
     profile = Profile()
-    opening: list[str] = []
     for lines in _blocks(profile.without(text)):
-        opening += (line for _, line, _ in lines[: _OPENING - len(opening)])
+        result.first += (line for _, line, _ in lines[: _FIRST - len(result.first)])
         finder.feed(lines)
         looks.feed(lines)
         result.lines = next((n for n, text, _ in reversed(lines) if text.strip()), result.lines)
@@ -150,7 +188,7 @@ def seen(
     finder.feed(shaped(measured))
     result.architectures |= profile.capabilities
     result.lines = max(result.lines, *(number for number, _ in measured), 0)
-    about = "\n".join(opening)
+    about = "\n".join(result.first[:_OPENING])
     elsewhere = ELSEWHERE.search(about) is not None
 
     def is_asked(line: str) -> bool:
@@ -173,7 +211,10 @@ def seen(
         and not ELSEWHERE.search(match.line)
         and (match.tool not in in_words or is_asked(match.line))
     ]
-    result.matches = _each_pattern_once(sorted(fitting, key=_rank))
+    result.matches = [
+        match._replace(causes=result.causes(match.symptom, match.line))
+        for match in _each_pattern_once(sorted(fitting, key=_rank))
+    ]
     return result
 
 

@@ -12,29 +12,37 @@ _CARDS = r"""
         cuda|cudnn|cublas|cufft|cusparse|cusolver|curand|cutlass|cupti|cupy|cudart|cudafe|nvcc|nvrtc
       | nvlink|nvidia|nvjitlink|nvtx|nvrm|nvml|nvprof|nvvm|nvptx|nccl|nsys|nsight|ptxas|cubin|fatbin
       | nvshmem|cuobjdump|torch|xformers|flash_?attn|flash-attn|flashattention|deepspeed|mmcv
-      | bitsandbytes|detectron2|onnxruntime|tensorrt|trtexec|jaxlib|numba|cext|megatron|vllm|apex
+      | bitsandbytes|detectron2|onnxruntime|tensorrt|trtexec|jaxlib|numba|cext|megatron|vllm|sglang
+      | lmdeploy|exllama|apex
     )
   | (?<![A-Za-z])(?i:
         gpus?|ptx|cute|thrust|cub|triton|inductor|dynamo|ncu|warps?|smem|compute-sanitizer|racecheck
       | memcheck|cuda-gdb|bf16|bfloat16|fp16|fp8|wgmma|tma|cpp_extension|load_inline|xid
       | tvm|xla|onednn|cicc|sm_\d\d\w*
-      | allreduce|all_reduce|torchrun|cudaError\w*
+      | allreduce|all_reduce|torchrun|multi-?gpus?|ddp|fsdp|cudaError\w*
+      | vram|gemms?|ctas?|tflops|num_warps|sdpa|ttft|gptq|awq|load_in_[48]bit
+      | non_blocking|pin_memory
     )(?![A-Za-z])
   | (?i:(?<!linux\ )(?<!jupyter\ )(?<!popcorn\ )\bkernels?\b
         (?!:|\ \d+\.\d
          |\ (?:of|panic|update|upgrade|headers?|log|oops|space|threads?|appears|died)\b))
   | __(?:host|device|global|shared|constant|launch_bounds)__|\.cuh?\b
+  | (?i:\bcp[._]async|\bmbarriers?\b|\btcgen05|zero_optimization|flash[-\ ]attention
+      | scaled_dot_product|\bdevice\ (?:code|lambdas?)\b|\b[345]0[5-9]0s\b)
   | transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+)
-  | (?i:\b(?:geforce|quadro|jetson|dgx|hgx|g?[bh][1-3]00s?|[ah]800s?|h20|a[456]000|[pv]100s?|k80)\b)
+  | (?i:\b(?:geforce|quadro|jetson|dgx|hgx|g?[bh][1-3]00s?|[ah]800s?|a100s?|l40s?|h20
+        |a[456]000|[pv]100s?|k80)\b)
   | (?i:\b[gr]tx[ -]?\d{3,4}|\btesla\ [kmpvt]\d+)
-  | (?i:\b(?:\dx?|two|dual|single|my|an?|on)\ ?[345]0[5-9]0(?:\ ?ti)?s?\b)
+  | (?i:\b(?:\dx?|two|dual|single|my|an?|on|with)\ ?[345]0[5-9]0(?:\ ?ti)?s?\b)
   | (?i:\b(?:kepler|maxwell|pascal|volta|turing)\ (?:card|gpu))
   | (?i:\bon\ (?:hopper|blackwell|ampere)\b)
   | (?i:syncthreads|syncwarp)|显[存卡]
   | \bSMs?\b|\bHBM\d?|\d\ ?%\ (?:of\ )?SOL\b|\b(?:sm|smsp|dram|lts|l1tex)__\w+
   | (?i:\btensor[- ]cores?\b|\b(?:long|short)[ _]scoreboard|\bmio[ _]throttle|\bregister\ pressure
-        |\b(?:achieved|theoretical)\ occupancy|\bbus\ ?(?:bw|bandwidth)\b|\bpower\ cap\b)
+        |\b(?:achieved|theoretical)\ occupancy|\bstall[\ _](?:not|lg|wait|no)[\ _]
+        |\bthreads\ per\ block|\bpinned\ memory|\btensor[\ -]parallel|\btok/s\b
+        |\bbus\ ?(?:bw|bandwidth)\b|\bpower\ cap\b)
   | NCCL|\bTriton[A-Z]|\btl\.\w|\bc10\b|\baten::|\bautograd\b|\bgradcheck\b
   | \bCU_|\bcu[A-Z][A-Za-z]+
   | (?i:\b(?:shared|local|global|constant)[\ -]memory|bank\ conflicts?|spill\w*
@@ -46,10 +54,10 @@ _BUILDS = r"""
   | \bCXXABI_|\bg(?:cc|\+\+)-?\d*\b
 """
 
-CARDS = re.compile(f"(?x){_CARDS}")
+CARDS = re.compile(f"(?xa){_CARDS}")
 """What cards, their kernels and the libraries for them are known by: a name or a part of one."""
 
-FIELD = re.compile(f"(?x){_CARDS}|{_BUILDS}")
+FIELD = re.compile(f"(?xa){_CARDS}|{_BUILDS}")
 """What the field is known by: cards, or tools that build for them and for anything else. A text
 without any of it is about something else."""
 
@@ -75,6 +83,7 @@ _AT_WORK = re.compile(
     | [a-z]_[a-z] | [a-z]\( | ::
     """
 )
+_NEWS = re.compile(r"(?i)\b(?:analysts?|investors?|revenue|trade show|shares (?:rose|fell|of))\b")
 
 ELSEWHERE = re.compile(
     r"\b(?:HIP|ROCm|MPS backend|RADV|AMDVLK|OpenCL|SYCL|amdgpu|[xX][pP][uU]|IPEX|oneAPI)\b"
@@ -104,4 +113,8 @@ def is_about_cards(text: str) -> bool:
 def tells_trouble(text: str) -> bool:
     """Whether a text says that something goes wrong, and what a computer was doing: prose on cards,
     such as news of their prices, seldom does both."""
-    return _TROUBLE.search(text) is not None and _AT_WORK.search(text) is not None
+    return (
+        _TROUBLE.search(text) is not None
+        and _AT_WORK.search(text) is not None
+        and not _NEWS.search(text)
+    )

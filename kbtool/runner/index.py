@@ -5,7 +5,9 @@ With nothing changed no model is imported and no YAML read.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,6 +46,21 @@ WEIGHTS = {
 }  # fmt: skip
 """What the score of a record counts by its kind: what happened here comes before what is general,
 and prose about kbtool, whose examples hold words of everything, comes last."""
+_HOW_TO = r"(?:how|where) (?:do|can|should) (?:i|we|you) |how to |can (?:i|we) "
+"""How a question begins that the guide answers, in the words of ``named``."""
+_HOW_TO_WEIGHTS = {"guide": 1.2}
+_WHAT_IS = r"what (?:is|are|was|were|does|do) (?:the |an? )?(.*?)(?: means?| stands? for)?$"
+"""A question for what is called so."""
+
+
+def ranking() -> dict[str, object]:
+    """What ``Index.ranked`` goes by, for ``search.js``, which ranks in the same way."""
+    return {
+        "weights": WEIGHTS,
+        "howTo": _HOW_TO,
+        "howToWeights": _HOW_TO_WEIGHTS,
+        "whatIs": _WHAT_IS,
+    }
 
 
 class Index(NamedTuple):
@@ -61,9 +78,12 @@ class Index(NamedTuple):
         Of several of one name, those come first whose kind the search says: in "bug 4" a bug.
         """
         name = named(query)
+        weights = WEIGHTS | (_HOW_TO_WEIGHTS if re.match(_HOW_TO, name) else {})
+        if asked := re.match(_WHAT_IS, name):
+            name = asked[1]
         kind, _, called = name.partition(" ")
         found = [
-            hit._replace(score=hit.score * WEIGHTS.get(hit.item.kind, 1.0))
+            hit._replace(score=hit.score * math.sqrt(hit.share) * weights.get(hit.item.kind, 1.0))
             for hit in self.words.find(query, loose=True)
         ]
 
@@ -304,6 +324,10 @@ def _of_session(document: Document) -> Any:
     }  # fmt: skip
 
 
+_PAGES_OF_A_KERNEL = "fastest for a shape, results beside peers, history, correctness"
+"""What the pages of a kernel answer, in words."""
+
+
 def _of_kernel(document: Document) -> Any:
     from kbtool.model.kernel import Kernel
     from kbtool.store.load import validate
@@ -314,7 +338,8 @@ def _of_kernel(document: Document) -> Any:
     sets = " ".join(case_set.title for case_set in kernel.case_sets.values())
     return [
         ["kernel", kernel.id, kernel.title, kernel.summary,
-         counted([(kernel.title, 3), (kernel.id, 2), (kernel.summary, 2), (sets, 0.5)]),
+         counted([(kernel.title, 3), (kernel.id, 2), (kernel.summary, 2), (sets, 0.5),
+                  (_PAGES_OF_A_KERNEL, 2)]),
          [kernel.id, kernel.title]],
     ]  # fmt: skip
 
@@ -330,16 +355,20 @@ def _as_text(raw: bytes, path: str) -> tuple[str, str]:
 
 
 _HEADING = re.compile(r"^#{1,3} +(.+?)(?: +\{#([^}]+)\})? *$", re.MULTILINE)
+_FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _NAMES = re.compile(r"<!-- linked as: (.*?) -->")
 
 
 def _of_text(opened: tuple[str, str]) -> Any:
     """The sections of a hand-written page; a decision is one."""
+    from kbtool.markdown.markup import slug
+
     text, path = opened
     page = path.removeprefix("docs/")
-    heads = list(_HEADING.finditer(text))
+    heads = list(_HEADING.finditer(_FENCED.sub(lambda code: " " * len(code[0]), text)))
     is_decision = page.startswith("adr/")
-    found = []
+    found: list[Any] = []
+    anchors: Counter[str] = Counter()
     for head, after in zip(heads[:1] if is_decision else heads, [*heads[1:], None], strict=False):
         end = len(text) if after is None or is_decision else after.start()
         body, title = text[head.end() : end].strip(), head[1]
@@ -347,8 +376,13 @@ def _of_text(opened: tuple[str, str]) -> Any:
         kind = "decision" if is_decision else "term" if page == _TERMS else "guide"
         body = _NAMES.sub("", body).strip()
         weights = [(title, 3), (" ".join(names), 1), (body, 0.5 if is_decision else 1)]
+        anchor = slug(title)  # as the site makes it, where the heading states none
+        anchors[anchor] += 1
+        if (before := anchors[anchor] - 1) > 0:
+            anchor += f"_{before}"
+        first = head is heads[0] and not head[2]
         found.append(
-            [kind, f"{page}#{head[2]}" if head[2] else page, title,
+            [kind, page if first else f"{page}#{head[2] or anchor}", title,
              body.partition("\n\n")[0], counted(weights), names]
         )  # fmt: skip
     return found

@@ -266,7 +266,8 @@ def known_lines(matches: Sequence[Match], what: str = "this error") -> list[str]
     """What is known of an error: the best remedies, a line each."""
     lines = []
     for match in matches[:REMEDIES]:
-        advice = f" {match.advice}" if match.advice else ""
+        likely = "".join(f" {told.cause.advice}" for told in match.causes[:1])
+        advice = likely + (f" {match.advice}" if match.advice else "")
         command = f" Run: {match.command}" if match.command else ""
         if match.pattern is not None:
             lines.append(f"{match.pattern.id} {match.pattern.title} knows {what}:{advice}")

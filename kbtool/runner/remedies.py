@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from kbtool.model.bug import Bug
-from kbtool.model.explanation import Explanation, Fit, FittingBug, FittingPattern, Search
+from kbtool.model.explanation import (
+    Explanation,
+    Fit,
+    FittingBug,
+    FittingPattern,
+    LikelyCause,
+    Search,
+)
 from kbtool.model.expression import found_in
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
+from kbtool.runner.ask import ask
 from kbtool.runner.explain import (
     Match,
     Seen,
+    Told,
     fits_cards,
     printed_by,
     reports_error,
@@ -52,6 +61,7 @@ def explain(
     text: Iterable[bytes],
     architectures: Iterable[str] = (),
     file: str | None = None,
+    program: str | None = None,
 ) -> Explanation:
     """What fits a text: symptoms that it shows; if none of them says just this cause, also records
     that it resembles.
@@ -61,6 +71,10 @@ def explain(
         text: in blocks.
         architectures: of the card that it is known to be about.
         file: where it stands, for the command that records it.
+        program: a program that is asked too; see ``ask``.
+
+    Raises:
+        UsageError: ``program`` names none.
     """
     patterns = [entry.record for entry in base.patterns.values()]
     beginning: list[bytes] = []
@@ -76,13 +90,23 @@ def explain(
         ahead = [fit for fit in fits if fit.role != "consequence"]
         behind = fits[len(ahead) :]
         fits = [*ahead, *near[: max(0, FIRST - len(ahead) - bool(behind))], *behind]
+    asked = ask(program, _passage(found), fits) if program else None
+    if asked is not None and asked.problem is None and not asked.remedies:
+        fits = [fit for fit in fits if fit.how == "match"]  # a likeness alone says less than that
     ranked = [fit.model_copy(update={"rank": rank}) for rank, fit in enumerate(fits, 1)]
     return Explanation(
         fits=ranked,
         lines=found.lines,
         architectures=[f"sm_{one}" for one in sorted(found.architectures, key=int)],
         record=None if ranked else _recording(found, file),
+        asked=asked,
     )
+
+
+def _passage(found: Seen) -> list[str]:
+    """The beginning of a text, and what it reports further down."""
+    further = [line for line in found.errors if not any(line in one for one in found.first)]
+    return [*found.first, *further]
 
 
 def _noting(text: Iterable[bytes], beginning: list[bytes]) -> Iterator[bytes]:
@@ -107,6 +131,7 @@ def _matched(base: KnowledgeBase, match: Match, bugs: list[tuple[Session, Bug]])
         role=symptom.role if isinstance(symptom, KnownSymptom) else "cause",
         values=dict(match.values),
         architectures=symptom.architectures if isinstance(symptom, KnownSymptom) else [],
+        causes=_likely(match.causes, match.values),
         advice=match.advice,
         command=match.command,
         source=symptom.source if known else None,
@@ -117,6 +142,17 @@ def _matched(base: KnowledgeBase, match: Match, bugs: list[tuple[Session, Bug]])
             if any(found_in(symptom.match, line) for line in (bug.error_text or "").splitlines())
         ],
     )
+
+
+def _likely(told: Iterable[Told], values: Mapping[str, str]) -> list[LikelyCause]:
+    return [
+        LikelyCause(
+            text=one.part,
+            advice=filled(one.cause.advice, values),
+            command=one.cause.command and filled(one.cause.command, values),
+        )
+        for one in told
+    ]
 
 
 def _patterns(base: KnowledgeBase, ids: Iterable[str]) -> list[FittingPattern]:
@@ -183,7 +219,7 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
                 best[hit.item.id] = hit
     ordered = sorted(best.values(), key=lambda hit: -hit.score)
     fits = [
-        _fit_of(base, hit.item).model_copy(update={"shared": hit.shared})
+        _fit_of(base, hit.item, found).model_copy(update={"shared": hit.shared})
         for hit in ordered
         if hit.item.tool == ordered[0].item.tool or hit.score >= OF_ANOTHER_TOOL * ordered[0].score
     ]
@@ -252,12 +288,13 @@ def indexed(base: KnowledgeBase, *, sessions: bool = True) -> Index:
     return index
 
 
-def _fit_of(base: KnowledgeBase, record: Record) -> Fit:
+def _fit_of(base: KnowledgeBase, record: Record, found: Seen) -> Fit:
     if record.tool is None:
         return _pattern_fit(base.patterns[record.id].record)
     name = record.id.removeprefix(f"{record.tool}/")
     symptoms = base.catalogue[record.tool].symptoms
-    return _symptom_fit(base, record.tool, next(one for one in symptoms if one.id == name))
+    symptom = next(one for one in symptoms if one.id == name)
+    return _symptom_fit(base, record.tool, symptom, found)
 
 
 def command_of(pattern: Pattern) -> str:
@@ -270,17 +307,20 @@ def _pattern_fit(pattern: Pattern) -> Fit:
     return Fit(
         rank=1, how="resemblance", name=pattern.id, title=pattern.title, line=None, text=None,
         shared=[], role="cause", values={}, architectures=[],
+        causes=[],
         advice=pattern.solution or pattern.summary,
         command=command_of(pattern),
         source=None, patterns=[FittingPattern(id=pattern.id, title=pattern.title)], bugs=[],
     )  # fmt: skip
 
 
-def _symptom_fit(base: KnowledgeBase, tool: str, symptom: KnownSymptom) -> Fit:
+def _symptom_fit(base: KnowledgeBase, tool: str, symptom: KnownSymptom, found: Seen) -> Fit:
+    numbers = dict.fromkeys(symptom.values, "N")
     return Fit(
         rank=1, how="resemblance", name=f"{tool}/{symptom.id}", title=symptom.title, line=None,
         text=None, shared=[], role=symptom.role, values={}, architectures=symptom.architectures,
-        advice=filled(symptom.advice, dict.fromkeys(symptom.values, "N")),
-        command=symptom.command and filled(symptom.command, dict.fromkeys(symptom.values, "N")),
+        causes=_likely(found.causes(symptom), numbers),
+        advice=filled(symptom.advice, numbers),
+        command=symptom.command and filled(symptom.command, numbers),
         source=symptom.source, patterns=_patterns(base, symptom.patterns), bugs=[],
     )  # fmt: skip

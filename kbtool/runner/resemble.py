@@ -84,6 +84,19 @@ _SYNONYMS = (
     "half fp16 float16 bfloat16 bf16",
     "cost money price expensive budget",
     "regression regressed bisect broke",
+    "torch pytorch",
+    "upgrade upgrading update updating newer newest version",
+    "fail failing refuse error",
+    "add attach append",
+    "fast quick speed speedup",
+    "gemm matmul matrix multiply multiplication product",
+    "tolerance bound atol rtol threshold",
+    "strict tight loose lenient",
+    "rent lease hire",
+    "record write enter log note",
+    "gqa grouped",
+    "fp8 float8 e4m3 e5m2 quantised quantized",
+    "multi several parallel",
 )
 
 

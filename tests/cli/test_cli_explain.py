@@ -84,6 +84,24 @@ def test_a_message_leads_to_advice_command_pattern_and_bug(base, kbtool, log):
 
 
 @pytest.mark.slow
+def test_a_cause_that_the_text_gives_away_comes_ahead_of_the_advice(base, kbtool, log):
+    text = SYMPTOMS.format(tool="launcher", id="full")
+    causes = "    causes: [{sign: night, advice: 'At ${n}: the backup.', command: backup --wait}]\n"
+    values = "    values: {n: {after: 'full: '}}\n"
+    text = text.replace("'launcher: queue is full'", "'launcher: queue is full: 1'")
+    base.write("symptoms/launcher.yaml", text + causes + values)
+    done = kbtool("explain", log("every night\nlauncher: queue is full: 3\n"), root=base.root)
+    assert done.out.splitlines()[1:7] == [
+        "   line 2: launcher: queue is full: 3",
+        "   do: At 3: the backup.",
+        "      as the text has: every night",
+        "      run: backup --wait",
+        "   else: Wait for a place.",
+        "   run: launcher --status",
+    ]
+
+
+@pytest.mark.slow
 def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, log):
     done = kbtool("explain", "--json", log("nvcc fatal   : Unknown option '-x9'\n"), root=base.root)
     found = Explanation.model_validate_json(done.out)
@@ -93,6 +111,21 @@ def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, lo
     fits = json.loads(done.out)["fits"]
     assert fits[0]["name"] == "linker/undefined-reference"
     assert [fit["patterns"] for fit in fits] == [[]] * len(fits)
+
+
+@pytest.mark.slow
+def test_people_s_words_about_something_else_find_nothing_in_any_knowledge_base(base, kbtool, log):
+    base.write("symptoms/behaviour.yaml", SYMPTOMS.format(tool="behaviour", id="full"))
+    for text in (
+        "query results are different each time without ORDER BY\n",
+        "The scheduler spins at 100% CPU while idle (RabbitMQ)\n",
+    ):
+        done = kbtool("explain", log(text), root=base.root)
+        assert (done.code, done.out) == (1, "")
+    asked = log("why are the results of my CUDA kernel different each time?\n")
+    done = kbtool("explain", "--json", asked, root=base.root)
+    names = [fit["name"] for fit in json.loads(done.out)["fits"]]
+    assert names[0] == "behaviour/run-to-run"
 
 
 @pytest.mark.slow

@@ -55,3 +55,7 @@ def test_what_is_refused():
             {"id": "tool", "title": "A tool", "prints": "tool (", "symptoms": [KNOWN]}
         )
     assert "is no architecture" in problem(architectures=["Hopper"])
+    assert "causes: 'sign (" in problem(causes=[{"sign": "sign (", "advice": "Do it."}])
+    assert "${words} is no name of a value" in problem(
+        causes=[{"sign": "sign", "advice": "Do it.", "command": "do ${words}"}]
+    )

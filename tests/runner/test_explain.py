@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
 
@@ -95,6 +96,38 @@ def test_a_general_warning_is_left_out_where_another_tool_names_the_cause(tool):
     assert [match.name for match in seen([], [tool, other], [b"Error: y"]).matches] == [
         "torch/failed"
     ]
+
+
+CAUSES = {
+    "id": "disk", "title": "No room", "match": "write failed", "example": "write failed: 9",
+    "source": "ld", "advice": "Look at the disk.", "values": {"code": {"after": "failed: "}},
+    "causes": [
+        {"sign": "(?i)quota", "advice": "Code ${code}: a quota.", "command": "quota -s"},
+        {"sign": "in a container", "advice": "Mount a volume."},
+        {"sign": "write failed: 28", "advice": "It is full."},
+        {"sign": "inode", "advice": "Too many files."},
+    ],
+}  # fmt: skip
+
+
+def told(text: str) -> list[tuple[str, str]]:
+    tool = Symptoms.model_validate({"id": "ld", "title": "A linker", "symptoms": [CAUSES]})
+    (match,) = seen([], [tool], [text.encode()]).matches
+    return [(one.cause.sign, one.part) for one in match.causes]
+
+
+def test_causes_are_told_apart_by_what_else_the_text_has():
+    assert told("write failed: 9") == []
+    assert told("we run in a container\n\nwrite failed: 9") == [
+        ("in a container", "we run in a container")
+    ]
+    # In the order of the record, and no more than three.
+    assert [sign for sign, _ in told("inode\nin a container\nQuota\nwrite failed: 28")] == [
+        "(?i)quota", "in a container", "write failed: 28"
+    ]  # fmt: skip
+    # Far from the beginning, only lines that report an error count, and the one that matched.
+    late = "\n" * 300 + "in a container\nfatal: quota is used up\nwrite failed: 28"
+    assert [sign for sign, _ in told(late)] == ["(?i)quota", "write failed: 28"]
 
 
 def test_people_s_words_count_only_where_a_card_is_named(tool):
@@ -197,6 +230,8 @@ def test_the_catalogue_of_this_repository_is_sound():
         and name.split("/")[0] not in printed
     ]
     assert hidden == []  # a general symptom is shown for no line that only other tools print
+    field = re.compile(r" (command|words|patterns): ['\[]")
+    assert [s.title for s in known if field.search(s.advice)] == []  # no field has become advice
 
 
 @pytest.mark.parametrize(
@@ -353,6 +388,15 @@ def test_lines_of_nvprof_are_of_the_profiler(line):
         ("training on one GPU is fine, with 2 GPUs it gets stuck", "nccl/several-stuck"),
         ("why is the program slower on the GPU than on the CPU?", "performance/slower-than-cpu"),
         ("why is the result on Hopper nondeterministic?", "behaviour/not-deterministic"),
+        ("only one of my 8 A100 GPUs is used", "questions/one-card-used"),
+        ("nsys does not show the kernels of the child processes", "questions/nsys-children"),
+        ("the CUDA kernel gives other results in Debug and Release", "questions/debug-build"),
+        ("it does not work on my RTX 5090", "questions/newer-card"),
+        ("flash_attn has been building for 3 hours", "questions/parallel-build"),
+        ("llama-cpp-python does not use my GPU", "serving/llama-cpp-cpu"),
+        ("no CUDA events in the trace of the profiler", "profile/cupti-unavailable"),
+        ("how to build vllm from source for my RTX 4090", "questions/build-from-source"),
+        ("my kernel needs more than 48 KB of shared memory", "questions/dynamic-shared"),
     ],
 )  # fmt: skip
 def test_a_question_in_people_s_words_finds_its_class(text, name):
@@ -368,6 +412,9 @@ def test_a_question_in_people_s_words_finds_its_class(text, name):
         "the training on the GPU is very slow\non an Apple M2",
         "the Linux kernel hangs",
         "Metal: no speedup on the GPU of my M2",
+        "the webpack build uses only one core and takes hours",
+        "the Rust release build crashes but the debug build works",
+        "TypeError: render() got an unexpected keyword argument 'status'",
     ],
 )
 def test_words_about_another_platform_find_nothing(text):

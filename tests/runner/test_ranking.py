@@ -131,8 +131,39 @@ def test_kernels_terms_sections_and_decisions_are_found(tmp_path):
     index = index_of(base.root)
     assert found(index, "adds")[0] == "kernel add"
     assert found(index, "full-wave")[0] == "term guide/glossary.md#wave"
-    assert "guide guide/attach.md" in found(index, "compile it with nvcc")
+    assert "guide guide/attach.md#compile-it" in found(index, "compile it with nvcc")
     assert found(index, "square fit")[0] == "decision adr/0001-tiles.md"
     base.session("2025-01-01-a", "bugs: [{id: b, title: Square tiles, status: open}]\n")
     ranked = found(index_of(base.root), "square tiles")
     assert ranked.index("bug 2025-01-01-a#bugs.b") < ranked.index("decision adr/0001-tiles.md")
+
+
+SYMPTOM = """\
+# yaml-language-server: $schema=../schemas/symptoms.json
+id: mine
+title: My tool
+symptoms:
+  - {{id: one, title: {title}, match: xyz, example: xyz, source: mine, advice: Look.}}
+"""
+
+
+def test_a_question_how_to_is_for_the_guide_and_what_is_for_the_name(tmp_path):
+    base = Knowledge(tmp_path)
+    base.kernel()
+    base.write("symptoms/mine.yaml", SYMPTOM.format(title="Attach the lane"))
+    base.write("docs/guide/glossary.md", "# Glossary\n\n### Lane {#lane}\n\nOf a warp.\n")
+    base.write("docs/guide/attach.md", "# Attach a lane\n\nHere.\n")
+    index = index_of(base.root)
+    assert found(index, "attach lane")[0] == "symptom mine/one"
+    assert found(index, "how do I attach a lane?")[0] == "guide guide/attach.md"
+    for asked in ("what is a lane", "What does lane mean?", "lane"):
+        assert found(index, asked)[0] == "term guide/glossary.md#lane"
+
+
+def test_sections_have_the_anchors_of_the_site_and_code_has_no_headings(tmp_path):
+    base = Knowledge(tmp_path)
+    text = "# Run\n\n## Once\n\n```sh\n# kbtool once\n```\n\n## `kbtool` twice\n\n## Once\n"
+    base.write("docs/guide/run.md", text)
+    sections = [r.id for r, _ in index_of(base.root).words.documents() if r.kind == "guide"]
+    page = "guide/run.md"
+    assert sections == [page, f"{page}#once", f"{page}#kbtool-twice", f"{page}#once_1"]

@@ -81,7 +81,8 @@ def test_a_text_that_names_no_card_gets_no_advice_on_cards(base, text):
     "name",
     [
         *("PyTorch", "libcudart", "pytorch", "a GPU", "bf16", "__global__"),
-        *("two 4090s", "a 3080 Ti", "a Maxwell card"),
+        *("two 4090s", "a 3080 Ti", "a Maxwell card", "with 3090", "8 threads per block"),
+        *("TTFT", "a GEMM", "MultiGPU", "sglang", "两台H20部署", "DDP掉精度"),
     ],
 )
 def test_a_name_of_the_field_is_known_as_people_write_it(name):
