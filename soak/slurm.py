@@ -27,6 +27,7 @@ SlurmctldHost={host}(localhost)
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/none
+AuthInfo=cred_expire=5
 CredType=cred/none
 CryptoType=crypto/none
 SlurmctldPort={controller}
@@ -107,7 +108,7 @@ def cluster(folder: Path, cores: int = 2) -> Iterator[Cluster]:
     """
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
-    controller, daemon = _free_ports(2)
+    controller, daemon = free_ports(2)
     config = folder / "slurm.conf"
     config.write_text(
         _CONFIG.format(
@@ -146,7 +147,8 @@ def _wait_for_node(made: Cluster) -> None:
         time.sleep(0.2)
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
+    """Ports of this machine that nothing listens on."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for one in sockets:

@@ -3,6 +3,7 @@
     python -m soak.sweeps                     1,000 cells on submitit's local executor
     python -m soak.sweeps --cells 60          so many
     python -m soak.sweeps --on here           on another engine
+    python -m soak.sweeps --on ssh            on two hosts, whose connections break as well
 
 Whatever was killed, at the end
 
@@ -29,6 +30,7 @@ from pathlib import Path
 
 from kbtool.model.sweep import Sweep
 from kbtool.store.sweeps import open_sweep
+from soak.hosts import Hosts, hosts
 
 _PATTERN = """\
 # yaml-language-server: $schema=../schemas/pattern.json
@@ -61,13 +63,14 @@ with open(os.environ["SOAK_TOLD"], "a") as told:
 """
 
 
-def sweep(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def sweep(folder: Path, path: str, *arguments: str) -> subprocess.Popen[bytes]:
     """A kbtool that drives a sweep, in a session of its own."""
     with (folder / "kbtool.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "kbtool", "--root", str(folder / "base"), "sweep", *arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, "TMPDIR": str(folder), "SOAK_TOLD": str(folder / "told")},
+            env={**os.environ, "PATH": path, "TMPDIR": str(folder),
+                 "SOAK_TOLD": str(folder / "told")},
         )  # fmt: skip
 
 
@@ -83,8 +86,11 @@ def jobs(base: Path) -> list[int]:
     return found
 
 
-def soak(folder: Path, cells: int, engine: str, at_once: int, draw: random.Random) -> int:
+def soak(
+    folder: Path, cells: int, engine: str, at_once: int, draw: random.Random, over_ssh: Hosts | None
+) -> int:
     """Run it; the number of kills."""
+    path = (over_ssh.environment if over_ssh else os.environ)["PATH"]
     base = folder / "base"
     for name in ("sessions", "patterns", "kernels"):
         (base / name).mkdir(parents=True)
@@ -93,7 +99,7 @@ def soak(folder: Path, cells: int, engine: str, at_once: int, draw: random.Rando
     numbers = ",".join(map(str, range(1, cells + 1)))
     begun = ["cheap", "--over", f"n={numbers}", "--on", engine, "--jobs", str(at_once)]
     killed: collections.Counter[str] = collections.Counter()
-    driver, began = sweep(folder, *begun), time.monotonic()
+    driver, began = sweep(folder, path, *begun), time.monotonic()
     try:
         while True:
             time.sleep(draw.uniform(0.3, 1.5))
@@ -102,11 +108,12 @@ def soak(folder: Path, cells: int, engine: str, at_once: int, draw: random.Rando
             if code is not None:
                 if record is not None and record.counts.get("passed") == cells:
                     break
-                if code not in (0, 1, 4, -signal.SIGKILL):
+                # 3: all connections were cut before one stood.
+                if code not in (0, 1, 4, -signal.SIGKILL, *([3] if over_ssh else [])):
                     raise AssertionError(f"kbtool ended with {code}: {_tail(folder)}")
                 started = begun if record is None else ["attach", "last"]
                 is_over = record is not None and record.status != "running"
-                driver = sweep(folder, *(["resume", "last"] if is_over else started))
+                driver = sweep(folder, path, *(["resume", "last"] if is_over else started))
                 continue
             if draw.random() < 0.04:
                 os.kill(driver.pid, signal.SIGKILL)
@@ -115,6 +122,14 @@ def soak(folder: Path, cells: int, engine: str, at_once: int, draw: random.Rando
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(draw.choice(there), signal.SIGKILL)
                     killed["a cell's process"] += 1
+            elif over_ssh and draw.random() < 0.1:
+                host = draw.choice(list(over_ssh.servers))
+                killed["connections"] += over_ssh.cut(host)
+                if draw.random() < 0.2:
+                    over_ssh.stop(host)
+                    killed["servers"] += 1
+                    time.sleep(draw.uniform(0, 5))
+                    over_ssh.start(host)
             done = record.counts.get("passed", 0) if record else 0
             print(f"\r{done} of {cells} cells, killed {dict(killed)}", end="", flush=True)
     finally:
@@ -174,14 +189,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cells", type=int, default=1000)
-    parser.add_argument("--on", default="submitit", choices=("here", "submitit"))
+    parser.add_argument("--on", default="submitit", choices=("here", "submitit", "ssh"))
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     given = parser.parse_args()
     print(f"seed {given.seed}")
     with tempfile.TemporaryDirectory(prefix="kbtool-soak-") as folder:
         draw = random.Random(given.seed)
-        kills = soak(Path(folder), given.cells, given.on, given.jobs, draw)
+        engine, over_ssh, told = given.on, None, str(Path(folder) / "told")
+        with contextlib.ExitStack() as stack:
+            if engine == "ssh":
+                at = hosts(Path(folder) / "hosts", "node-a", "node-b", SOAK_TOLD=told)
+                over_ssh = stack.enter_context(at)
+                each = max(1, given.jobs // 2)
+                engine = f"ssh:node-a={each},node-b={each}"
+            kills = soak(Path(folder), given.cells, engine, given.jobs, draw, over_ssh)
         print(f"{kills} processes killed:", verify(Path(folder)))
 
 

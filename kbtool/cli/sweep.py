@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from kbtool.store.tree import KnowledgeBase
     from kbtool.sweeps.plan import Estimate
 
-ENGINES = ("here", "submitit", "slurm")
+SSH = "ssh:"
+
+
+class _Engine(click.Choice[str]):
+    """An engine; after ``ssh:`` its hosts."""
+
+    def __init__(self) -> None:
+        super().__init__(("here", "submitit", "slurm", f"{SSH}HOST,HOST"))
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Take any hosts."""
+        return value if value.startswith(SSH) else super().convert(value, param, ctx)
 
 
 class _RecipeOrCommand(click.Group):
@@ -64,19 +75,21 @@ def sweep() -> None:
 )
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True,
               help="Set a parameter in all cells; repeatable.")  # fmt: skip
-@click.option("--on", "engine", type=click.Choice(ENGINES), default="here", show_default=True,
+@click.option("--on", "engine", type=_Engine(), default="here", show_default=True,
               help="The engine: here takes a process a card on this machine; submitit its local"
-              " executor; slurm a cluster, by submitit.")  # fmt: skip
+              " executor; slurm a cluster, by submitit; ssh: hosts of ~/.ssh/config, or @FILE with"
+              " one a line. HOST=2 takes two cells at once, else one a card.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), help="At most so many cells at once.")
 @click.option("--engine-option", "engine_options", metavar="NAME=VALUE", multiple=True,
               help="What submitit is told, by its own names: partition, gpus_per_node, time (in"
-              " minutes) …; repeatable.")  # fmt: skip
+              " minutes) …; ssh takes python (what starts it there), time, and patience (seconds"
+              " for which a host may be away); repeatable.")  # fmt: skip
 @click.option("--session", "session_name", metavar="ID", shell_complete=session_or_new,
               help="The session that runs go to, as `kbtool run-recipe` takes it.")  # fmt: skip
 @click.option("--again", is_flag=True, default=False,
               help="Run cells too that earlier runs stand for.")  # fmt: skip
 @click.option("--tries", type=click.IntRange(1), default=3, show_default=True,
-              help="How often a cell is tried that the engine lost or preempted.")  # fmt: skip
+              help="How often a cell is tried that was lost, preempted, unreachable.")  # fmt: skip
 @click.option("--budget", metavar="AMOUNT",
               help="Ask if more is expected, and pause once it is spent: 5 USD.")  # fmt: skip
 @click.option("--yes", is_flag=True, default=False, help="Do not ask.")
@@ -89,7 +102,7 @@ def run(
     name: str,
     over: tuple[str, ...],
     settings: tuple[str, ...],
-    engine: Any,
+    engine: str,
     jobs: int | None,
     engine_options: tuple[str, ...],
     session_name: str | None,
@@ -113,7 +126,7 @@ def run(
     """
     from kbtool.cli.recipe import bound_recipe, values_of
     from kbtool.gpu.probe import probe_machine
-    from kbtool.model.sweep import EngineUse, Sweep
+    from kbtool.model.sweep import Sweep
     from kbtool.runner.destination import session_for, session_to_append_to
     from kbtool.runner.journal import run_id
     from kbtool.store.repository import repository_state
@@ -127,7 +140,7 @@ def run(
     values = {one: recipe.parameters[one].parse(one, value) for one, value in values.items()}
     axes = axes_of(base.root, recipe, over, values)
     cells = cells_of(axes, values)
-    use = EngineUse(name=engine, jobs=jobs, options=values_of(engine_options))
+    use = _use(engine, jobs, values_of(engine_options))
     machine = probe_machine()
     _, is_here = _engine(base, use, "dry-run" if dry_run else None, recipe)
     if is_here and not again:
@@ -217,7 +230,7 @@ def stop(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.argument("name", metavar="[SWEEP]", default="last")
 @click.option("--again", metavar="STATUS", multiple=True,
               help="Run the cells again that ended so: failed, noisy, lost …; repeatable. Default:"
-              " noisy, timeout, interrupted, preempted and lost.")  # fmt: skip
+              " noisy, timeout, interrupted, preempted, lost and unreachable.")  # fmt: skip
 @click.option("--cell", "chosen", metavar="NUMBER", multiple=True,
               help="Run this cell again, however it ended; repeatable.")  # fmt: skip
 @json_option
@@ -317,6 +330,25 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
         print_json(sweep_json(base, record))
     else:
         print_sweep(base, record)
+
+
+def _use(engine: str, jobs: int | None, options: dict[str, str]) -> EngineUse:
+    """The engine, as the record of the sweep will say it."""
+    from kbtool.checks.text_rules import addresses, paths, secrets
+    from kbtool.model.errors import UsageError
+    from kbtool.model.sweep import EngineUse
+
+    if engine.startswith(SSH):
+        from kbtool.sweeps.engines.ssh import hosts_of
+
+        hosts = hosts_of(engine.removeprefix(SSH))
+        told = [name if number is None else f"{name}={number}" for name, number in hosts.items()]
+        engine, options = "ssh", {"hosts": ",".join(told), **options}
+    for name, value in options.items():
+        for rule in (addresses, paths, secrets):
+            if finding := next(rule(name, value), None):
+                raise UsageError(f"{name}={value}: the record of the sweep {finding.message}")
+    return EngineUse.model_validate({"name": engine, "jobs": jobs, "options": options})
 
 
 def _engine(base: KnowledgeBase, use: EngineUse, sweep_id: str | None, recipe: Any) -> Any:
@@ -434,10 +466,12 @@ def _end(ctx: click.Context, base: KnowledgeBase, record: Sweep, as_json: bool) 
 
 
 def _exit_status(record: Sweep) -> int:
+    from kbtool.model.sweep import TRANSIENT
+
     statuses = {cell.status for cell in record.cells}
     if record.status != "ended" or statuses & {"interrupted", "timeout"}:
         return 4
-    if statuses & {"failed", "crashed", "refused", "lost", "preempted"}:
+    if statuses & {"failed", "crashed", "refused", *TRANSIENT}:
         return 1
     if "unavailable" in statuses:
         return 3

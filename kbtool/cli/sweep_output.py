@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from kbtool.ledger.under_way import UnderWay
-    from kbtool.model.sweep import Cell, CellStatus, Sweep
+    from kbtool.model.sweep import Cell, Sweep
     from kbtool.store.tree import KnowledgeBase
     from kbtool.sweeps.folder import SweepFolder
     from kbtool.sweeps.plan import Estimate
@@ -235,6 +235,7 @@ def print_sweep(base: KnowledgeBase, record: Sweep) -> None:
     from kbtool.cli.pasted import pasted
     from kbtool.ledger.held import held
     from kbtool.model.money import amount_text
+    from kbtool.model.sweep import AGAIN
     from kbtool.runner.progress import seconds
 
     rows = []
@@ -251,10 +252,5 @@ def print_sweep(base: KnowledgeBase, record: Sweep) -> None:
         cost = "no rate in sessions/ledger.yaml" if money is None else amount_text(money)
         click.echo(f"{one.card}: held {seconds(one.held_s)}, {one.busy_s / one.held_s:.0%} of it in"
                    f" steps; {cost}")  # fmt: skip
-    if record.status != "ended" or any(c.status in _OPEN for c in record.cells):
+    if record.status != "ended" or any(c.status in ("waiting", *AGAIN) for c in record.cells):
         click.echo(pasted(f"to continue: kbtool sweep resume {record.id}"), err=True)
-
-
-_OPEN: frozenset[CellStatus] = frozenset(
-    ("waiting", "noisy", "timeout", "interrupted", "preempted", "lost")
-)

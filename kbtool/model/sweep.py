@@ -21,15 +21,16 @@ from kbtool.model.run import RepositoryState
 CellStatus = Literal[
     "waiting", "queued", "running",
     "passed", "noisy", "failed", "unavailable", "timeout", "interrupted", "crashed",
-    "preempted", "lost", "refused",
+    "preempted", "lost", "unreachable", "refused",
 ]  # fmt: skip
 """waiting: not given to the engine; queued: it has not begun; running; passed to crashed: what its
 run says; timeout: also, the engine's time limit was over; preempted: the engine took the machine
-away; lost: it ended without a word; refused: what came home is no sound record."""
+away; lost: it ended without a word; unreachable: its machine did not answer any more; refused:
+what came home is no sound record."""
 
 UNDER_WAY = ("queued", "running")
 """What an engine has to do with now."""
-TRANSIENT = ("preempted", "lost")
+TRANSIENT = ("preempted", "lost", "unreachable")
 """The ends that say nothing of the code: they are tried again by themselves."""
 AGAIN = ("noisy", "timeout", "interrupted", *TRANSIENT)
 """The ends of cells that `kbtool sweep resume` runs again unless told otherwise."""
@@ -134,12 +135,13 @@ class Axis(Model):
 class EngineUse(Model):
     """The engine that ran it."""
 
-    name: Literal["here", "submitit", "slurm"]
-    """here: processes on this machine; submitit: its local executor; slurm: a cluster."""
+    name: Literal["here", "submitit", "slurm", "ssh"]
+    """here: processes on this machine; submitit: its local executor; slurm: a cluster; ssh: hosts
+    that it reaches."""
     jobs: AtLeastOne | None = None
     """At most this many at once; null where the engine decides."""
     options: dict[str, str] = {}
-    """What the engine was told: partition, gpus_per_node, time …"""
+    """What the engine was told: hosts, partition, gpus_per_node, time …"""
 
 
 class Sweep(Model):
@@ -161,7 +163,7 @@ class Sweep(Model):
     bundles: dict[str, Sha256] = {}
     """What was sent to the machines: commit, or ``work tree`` → SHA-256 of the archive."""
     tries: AtLeastOne = 3
-    """How often a cell is tried that was lost or preempted."""
+    """How often a cell is tried that was lost, preempted or unreachable."""
     status: Literal["running", "paused", "stopped", "ended"]
     """ended: no cell is left to run."""
     started: AwareDatetime

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,18 +42,21 @@ def run_attempt(path: str) -> None:
     engine = attempt.request()["engine"]
     claim = Claim(_job_of(engine), began, card.get("name") or _cpu(), int(card.get("cards") or 0))
     if not attempt.claimed_by(claim):
-        held = attempt.claim
-        if held is None or held.job != claim.job or attempt.end is not None:
+        held, end = attempt.claim, attempt.end
+        if held is None or held.job != claim.job or (end is not None and end.signal is None):
             return
-        # The engine put the same job into its queue again.
-        (attempt.path / "claim.json").unlink()
+        # The engine ended the same job and put it into its queue again. The claim goes last.
+        for name in ("ended.json", "run.json", "claim.json"):
+            (attempt.path / name).unlink(missing_ok=True)
         if not attempt.claimed_by(claim):
             return
-    try:
-        end = _run(attempt)
-    except (UserError, OSError) as error:
-        end = End(_now(), None, None, str(error))
-    attempt.ended_by(end)
+    # Who ends a job asks until it is gone: it may not end before it has written how it ended.
+    with _caught() as caught:
+        try:
+            end = _run(attempt, caught)
+        except (UserError, OSError) as error:
+            end = End(_now(), None, None, str(error))
+        attempt.ended_by(end)
 
 
 def _job_of(engine: str) -> str:
@@ -65,24 +68,26 @@ def _job_of(engine: str) -> str:
     return processes.name_of(int(os.environ.get("SUBMITIT_LOCAL_JOB_ID") or os.getpid()))
 
 
-def _run(attempt: AttemptFolder) -> End:
+def _run(attempt: AttemptFolder, caught: Sequence[signal.Signals]) -> End:
     request = attempt.request()
     root = _unpacked(Path(request["archive"]), request["digest"])
+    if caught:
+        return End(_now(), None, caught[0].name, None)
     settings = [f"--set={name}={value}" for name, value in request["parameters"].items()]
     command = [
         sys.executable, "-m", "kbtool", "--root", str(root), "run-recipe", request["recipe"],
         *settings, "--session", request["session"], "--force", "--json", "--progress", "plain",
     ]  # fmt: skip
     out = attempt.path / "out.json"
-    caught: list[signal.Signals] = []
-    with out.open("wb") as answer, (attempt.path / "log").open("ab") as log, _caught(caught):
+    with out.open("wb") as answer, (attempt.path / "log").open("ab") as log:
+        before = log.tell()  # what this job wrote before it was put back into its queue
         # In the folder of the attempt: kbtool is the one that is installed, not a tree's.
         child = subprocess.Popen(
             command, cwd=attempt.path, stdin=subprocess.DEVNULL, stdout=answer, stderr=log,
             preexec_fn=_as_child,
         )  # fmt: skip
         status = _waited(child, caught)
-    run = _RUN.search((attempt.path / "log").read_text("utf-8", "replace"))
+    run = _RUN.search((attempt.path / "log").read_bytes()[before:].decode("utf-8", "replace"))
     record = root / "sessions" / request["session"] / "runs" / f"{run[1] if run else ''}.json"
     if record.is_file():
         write_new(attempt.path / "run.json", record.read_bytes())
@@ -96,18 +101,28 @@ _RUN = re.compile(r"^run (\S+) in session ", re.M)
 
 def _unpacked(archive: Path, digest: str) -> Path:
     """The tree of an archive, on this machine."""
-    folder = Path(tempfile.gettempdir()) / f"kbtool-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if folder.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o022:
-        raise UserError(f"{folder} can be written by others: remove it, or set TMPDIR")
+    folder = own_folder()
     root = folder / digest[:32]
     with lock(folder / f"{digest[:32]}.lock"):
         unpack(archive, digest, root)
     return root
 
 
-def _waited(child: subprocess.Popen[bytes], caught: list[signal.Signals]) -> int:
+def own_folder() -> Path:
+    """Where this machine keeps what cells get and make.
+
+    Raises:
+        UserError: others could write into it.
+    """
+    folder = Path(tempfile.gettempdir()) / f"kbtool-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if folder.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise UserError(f"{folder} can be written by others: remove it, or set TMPDIR")
+    return folder
+
+
+def _waited(child: subprocess.Popen[bytes], caught: Sequence[signal.Signals]) -> int:
     """The exit status of the run, which gets its time to write a record once a signal came."""
     while not caught:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -121,15 +136,16 @@ def _waited(child: subprocess.Popen[bytes], caught: list[signal.Signals]) -> int
 
 
 @contextlib.contextmanager
-def _caught(caught: list[signal.Signals]) -> Iterator[None]:
+def _caught() -> Iterator[Sequence[signal.Signals]]:
     """Collect the signals by which an engine ends a job, in place of ending."""
+    caught: list[signal.Signals] = []
     before = {
         one: signal.signal(one, lambda number, _: caught.append(signal.Signals(number)))
         for one in _ENDING
         if signal.getsignal(one) is not signal.SIG_IGN  # as Ctrl-C of the terminal that began it
     }
     try:
-        yield
+        yield caught
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)

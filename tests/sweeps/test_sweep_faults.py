@@ -143,6 +143,22 @@ def test_paused_it_begins_no_more_and_resumed_it_goes_on(swept):
     swept.sound()
 
 
+def test_a_cell_that_is_told_to_end_again_and_again_keeps_its_record(swept):
+    with driven(swept, "cheap", "--over", "n=1", "--set", "seconds=50") as sweep:
+        until(lambda: "work: Work on it" in "".join(
+            one.read_text() for one in folder_of(swept).path.glob("cells/1/1/log")))  # fmt: skip
+        (cell,) = running(swept)
+        assert swept("stop", "last").code == 0
+        while sweep.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(cell, signal.SIGTERM)
+            time.sleep(0.001)
+    (stopped,) = swept.last.cells
+    assert (stopped.status, stopped.message) == ("interrupted", "ended by SIGTERM")
+    assert swept.runs[stopped.run]["status"] == "interrupted"
+    swept.sound()
+
+
 def test_stopped_it_ends_what_runs_and_keeps_its_record(swept):
     with driven(swept, "cheap", "--over", "n=1,2", "--set", "seconds=50") as sweep:
         until(lambda: "work: Work on it" in "".join(
@@ -271,11 +287,12 @@ def test_a_process_is_known_by_more_than_its_number():
 @pytest.mark.slow
 def test_submitit_runs_cells_and_kbtool_finds_one_that_was_killed(swept):
     pytest.importorskip("submitit")
-    with driven(swept, "cheap", "--over", "n=1,2", "--set", "seconds=9", "--on", "submitit",
+    with driven(swept, "cheap", "--over", "n=1,2", "--set", "seconds=20", "--on", "submitit",
                 "--jobs", "2") as sweep:  # fmt: skip
         until(lambda: len(running(swept)) == 2)
         os.killpg(sweep.pid, signal.SIGINT)  # not meant for its jobs
         assert sweep.wait(LIMIT_S) == 4
+        assert "kbtool sweep attach" in sweep.communicate()[1]  # jobs do not hold its output open
         assert len(running(swept)) == 2
         # What it shows is submitit's own process; the cell is the child.
         subprocess.run(["pkill", "-9", "-P", str(running(swept)[0])], check=True)

@@ -102,3 +102,18 @@ def test_cells_that_ask_for_all_cards_take_turns(swept, slurm):
     assert refused.code == 3, refused.err
     assert "Slurm takes no job" in refused.err and "not available" in refused.err
     swept.sound()
+
+
+def test_a_cell_that_slurm_puts_back_into_its_queue_runs_anew_and_counts_once(swept, slurm):
+    with driven(swept, "cheap", "--over", "n=1", "--set", "seconds=10", "--on", "slurm") as sweep:
+        attempt = folder_of(swept).attempt("1", 1)
+        log = attempt.path / "log"
+        until(lambda: log.exists() and "work: Work on it" in log.read_text())
+        first = attempt.claim.started
+        slurm.ask("scontrol", "requeue", task_of(swept, "1"))
+        until(lambda: attempt.claim and attempt.claim.started > first)
+        assert sweep.wait(LIMIT_S) == 0, sweep.stderr.read()
+    (cell,) = swept.last.cells
+    assert [one.status for one in cell.attempts] == ["passed"]
+    assert len(swept.runs) == 1 and cell.attempts[0].started > first
+    swept.sound()

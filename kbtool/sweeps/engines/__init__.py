@@ -66,6 +66,10 @@ def engine_of(use: EngineUse, folder: Path, minutes: int) -> Engine:
         if use.options:
             raise UsageError(f"--engine-option {next(iter(use.options))}: engine here takes none")
         return Here(use.jobs)
+    if use.name == "ssh":
+        from kbtool.sweeps.engines.ssh import SSH
+
+        return SSH(folder, use, minutes)
     from kbtool.sweeps.engines.submitted import Local, Slurm
 
     if use.name == "submitit":

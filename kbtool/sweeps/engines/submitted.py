@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,11 @@ class Local(_Submitit):
     def _made(self, jobs: int | None) -> Any:
         return self._submitit.LocalExecutor(self.folder)
 
+    def submit(self, attempts: Sequence[Path]) -> list[str]:
+        """Start a process for each."""
+        with _silent():
+            return super().submit(attempts)
+
     def _told(self, options: Mapping[str, str]) -> None:
         unknown = next((name for name in options if name not in _LOCAL), None)
         if unknown is not None:  # submitit would pass over it
@@ -129,6 +136,21 @@ class Slurm(_Submitit):
         """scancel."""
         if jobs:
             _asked(["scancel", *jobs])
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Give processes that are started no output of this one: who reads it waits for its end."""
+    kept = [(one, os.dup(one)) for one in (1, 2)]
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            for one, _ in kept:
+                os.dup2(nothing.fileno(), one)
+            yield
+    finally:
+        for one, copy in kept:
+            os.dup2(copy, one)
+            os.close(copy)
 
 
 _LOCAL = ("timeout_min", "gpus_per_node", "signal_delay_s", "setup")
