@@ -20,7 +20,7 @@ def refusal(case: BenchmarkCase, subject: str, ceiling: float) -> str | None:
         ceiling: the measured read bandwidth, 10⁹ bytes a second.
     """
     if subject not in case.arms:
-        return f"the library was not timed: {case.absent.get(subject, 'no such arm')}"
+        return f"the library was not timed: {case.absent.get(subject, 'no such implementation')}"
     if not case.rechecked:
         return "the result was wrong after timing"
     rate = case.bytes / (case.arms[subject].median_us * 1e3)

@@ -266,6 +266,9 @@ def _field(kernel: Kernel, name: str, known: CaseField, cases: Iterable[Case]) -
         type=known.type,
         help=known.help,
         default=known.simplest(name),
+        minimum=known.minimum,
+        maximum=known.maximum,
+        divides=known.divides,
         values=sorted(values.values(), key=_in_order),
     )
 

@@ -22,6 +22,7 @@ Pairs = Sequence[tuple[Timing, Timing]]
 
 UNSAID = "the run did not time it"
 """Why an arm has no time, where the run does not say."""
+WRONG = "its output was wrong"
 
 
 def target_of(run: Run) -> str | None:
@@ -237,9 +238,9 @@ def of_one_problem(every: Iterable[Group], newest: Group) -> tuple[list[Group], 
     return kept, len({g.run.id for g in groups} - {g.run.id for g in kept})
 
 
-def left_out_words(runs: int) -> str:
-    """What is said of so many runs of another problem that are left out; empty of none."""
-    return f"{many(runs, 'run')} left out: another problem" if runs else ""
+def of_another_problem(runs: int) -> str:
+    """What is said of so many runs that are not shown beside the others; empty of none."""
+    return f"{many(runs, 'run')} of another problem" if runs else ""
 
 
 def newer_than(every: Iterable[Group], shown: Group) -> Group | None:
@@ -254,12 +255,8 @@ def missing(newest: Iterable[Group], peers: Sequence[str]) -> dict[tuple[str, st
     found: dict[tuple[str, str], dict[str, int]] = {}
     for group in newest:
         for case in group.cases:
-            reasons = {
-                arm: f"no data because {case.absent.get(arm, UNSAID)}"
-                for arm in peers
-                if arm not in case.arms
-            }
-            reasons |= {arm: "wrong" for arm, out in case.peers.items() if not out.passed}
+            reasons = {arm: case.absent.get(arm, UNSAID) for arm in peers if arm not in case.arms}
+            reasons |= {arm: WRONG for arm, out in case.peers.items() if not out.passed}
             for arm, why in reasons.items():
                 counts = found.setdefault((arm, why), {})
                 counts[group.title] = counts.get(group.title, 0) + 1

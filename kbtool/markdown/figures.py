@@ -34,6 +34,11 @@ def ranged(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "−", spelled)
 
 
+def of_implementations(text: str) -> str:
+    """What a run record says of its arms, in the word that the pages have for them."""
+    return re.sub(r"\barm(s?)\b", r"implementation\1", text)
+
+
 def money(amount: Decimal | None, currency: str = "USD") -> str:
     """An amount with its currency: ``1.50 USD``."""
     if amount is None:

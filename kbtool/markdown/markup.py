@@ -88,7 +88,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterabl
 def _roomy(cell: str) -> str:
     """A sentence gets a width at which it can be read; the table scrolls, not each line."""
     shown = len(_UNSEEN.sub("", cell))
-    return f'<span class="kb-long">{cell}</span>' if shown > _LONG else cell
+    is_long = shown > _LONG and "<details>" not in cell  # a fold has its own width
+    return f'<span class="kb-long">{cell}</span>' if is_long else cell
 
 
 def slim_table(

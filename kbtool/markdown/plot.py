@@ -25,7 +25,7 @@ _TALL = 12
 """Rows that one screen shows: of more, axis and legend stand at both ends."""
 _AXIS = 32
 """Room for an axis above its rows."""
-_LETTER = 8.0
+_LETTER = 7.2
 """Width of a letter of a chart, on average."""
 SERIES = 8
 """So many colours and shapes there are; of more series, none has both in common with another."""
@@ -207,10 +207,11 @@ def rows(
         parts.append(_axis_title(axis, top - 19))
         parts.append(f'<g transform="translate(0 {foot + 44})">{legend}</g>')
     if reference is not None:
-        parts.append(
-            f'<line class="kb-reference" x1="{x(reference):.1f}" x2="{x(reference):.1f}"'
-            f' y1="{top}" y2="{foot + 4}"/>'
+        # It stands beside the marks alone: above them it would cross the names of the rows.
+        pieces = "".join(
+            f"M{x(reference):.1f},{top + _ROW * at + 20}v24" for at in range(len(cases))
         )
+        parts.append(f'<path class="kb-reference" d="{pieces}"/>')
     parts.append(_axis_title(axis, foot + 36))
     for at, case in enumerate(cases):
         parts += _row(case, top + _ROW * at + 32, x, used, near)
@@ -318,7 +319,7 @@ def _legend(entries: Sequence[tuple[str, str, int]], ceiling: str | None) -> tup
     x, y = 12.0, 12
     for css, name, number in [*entries, *([("kb-ceiling", ceiling, -1)] if ceiling else [])]:
         shown = _cut(name, 60)
-        wide = 30 + _LETTER * len(shown)
+        wide = 40 + _LETTER * len(shown)
         if x > 12 and x + wide > WIDTH:
             x, y = 12.0, y + _LEGEND_ROW
         shape = (

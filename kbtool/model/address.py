@@ -52,7 +52,8 @@ def resolve(record: BaseModel, path: str) -> Any:
     """What stands at ``path`` in ``record``.
 
     A figure comes as a ``Quantity`` with its unit: that of its column, a cost line's currency, the
-    one that the name of a run's field ends in. The samples of an arm come as their median.
+    one that the name of a run's field ends in. The samples of an implementation come as their
+    median.
 
     Raises:
         AddressError: the path leads nowhere, or to more than one item.

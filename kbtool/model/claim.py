@@ -33,7 +33,7 @@ percent: 100·a÷b; change: 100·(a−b)÷b; saving: 100·(b−a)÷b; count: how
 as many as it holds, all of them or those that `where` describes, undetermined if one of them is
 null; mean: arithmetic; elapsed: b−a of two times; minimum, maximum; same: the figure, or the
 version, stands elsewhere too, and if the place where it stands in this record is a second operand,
-under the same conditions; outcome: a claim of success in words, held against what the operands
+under the same conditions; outcome: a claim of success in words, compared with what the operands
 show, or against what `where` says; order: each time is at or after the one before it; alike: two
 measured figures that are compared were taken under the same conditions."""
 

@@ -123,7 +123,7 @@ class CorpusBuild(Output):
 
 @keeps(Timing, "median_us low_us high_us between_us")
 class CorpusTiming(Output):
-    """The time of one arm on one case."""
+    """The time of one implementation on one case."""
 
     case: str
     arm: str

@@ -155,7 +155,7 @@ def subtract(x: Figure, y: Figure) -> Figure:
     Raises:
         WrongUnits: they are not.
     """
-    return _combine(_minus, x, y, common_unit(x, y, "held against"))
+    return _combine(_minus, x, y, common_unit(x, y, "compared with"))
 
 
 def multiply(x: Figure, y: Figure) -> Figure:
@@ -247,7 +247,7 @@ def extreme(figures: Sequence[Figure], pick: Callable[..., End]) -> Figure:
     """The least (``min``) or the largest (``max``) of figures of one kind."""
     unit = figures[0].unit
     for figure in figures[1:]:
-        unit = common_unit(figures[0], figure, "held against")
+        unit = common_unit(figures[0], figure, "compared with")
     low = _each(pick, [figure.low for figure in figures])
     high = _each(pick, [figure.high for figure in figures])
     return Figure(low, high, unit)
@@ -360,7 +360,7 @@ def _product_of(factors: Sequence[Figure]) -> Figure:
 
 
 def _share(part: Figure, base: Figure) -> Figure:
-    common_unit(part, base, "held against")
+    common_unit(part, base, "compared with")
     return divide(part, base)._replace(unit=PURE)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import MAX_NAME, KernelId, Model, Slug, Title, Whole
+from kbtool.model.base import MAX_NAME, KernelId, Model, Name, Slug, Title, Whole
 
 CaseValue = Whole | float | bool | str | list[Whole] | None
 Case = dict[str, CaseValue]
@@ -342,6 +342,9 @@ class Kernel(Model):
     targets: Annotated[dict[Slug, Target], Field(min_length=1)]
     """Its solutions by name: cpu, cuda, triton. With target `auto`, the first for a card that can
     run here, else the first for the CPU."""
+    implementations: dict[Name, Annotated[str, Field(min_length=1)]] = {}
+    """What the harness calls an implementation → what it is, in a line: the kernel itself, its
+    variants, its peers. It stands beside their times."""
     case_fields: dict[str, CaseField]
     """The fields that a case may set, beside its `name`."""
     case_sets: Annotated[dict[Slug, CaseSet], Field(min_length=1)]

@@ -31,7 +31,7 @@ class Column(Model):
     """One column of figures in a measurement."""
 
     title: Title
-    """What is measured, for which arm: 'PyTorch SDPA latency'."""
+    """What is measured, for which implementation: 'PyTorch SDPA latency'."""
     unit: Annotated[str, AfterValidator(_is_a_unit)]
     """The unit of every figure in the column; '' for a pure number."""
 

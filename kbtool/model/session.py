@@ -309,7 +309,7 @@ class Session(Model):
     """Words to find it by."""
     rests_on: dict[str, list[Reference]] = Field(default_factory=dict)
     """Path of a decision, a plan, an outcome → the claims that it rests on; derived are those that
-    hold the figures of its own options against each other."""
+    compare the figures of its own options."""
     acknowledged: dict[str, Text] = Field(default_factory=dict)
     """Path of a claim (claims.ID, or the field that makes it) that the audit finds inconsistent →
     why it is left so."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import RootModel, SerializeAsAny, WithJsonSchema
 
 from kbtool.model.base import Model, Output, PatternId, RunId, SessionId
-from kbtool.model.kernel import CaseValue
+from kbtool.model.kernel import Bound, CaseValue
 
 Kind = Literal["session", "pattern", "kernel", "bug", "recipe", "run", "sweep"]
 
@@ -107,16 +107,16 @@ class ArmTime(Output):
     """In a chain of its own calls, µs a call."""
     low_us: float
     high_us: float
-    between_us: float | None
+    between_us: float | None = None
     """Between plain kernels, their time included; null where it was not measured."""
-    between_low_us: float | None
-    between_high_us: float | None
-    ratio: float | None
+    between_low_us: float | None = None
+    between_high_us: float | None = None
+    ratio: float | None = None
     """Its time ÷ ours by `measure`, over all runs of the commit that timed both; null of our own
     and where either was not measured so."""
-    ratio_low: float | None
+    ratio_low: float | None = None
     """The same with the quartiles that make it least …"""
-    ratio_high: float | None
+    ratio_high: float | None = None
     """… and most; null where a run has no quartiles."""
 
 
@@ -143,21 +143,21 @@ class MeasuredCase(Output):
     current: bool
     """Whether it answers for its shape: of the cases with the same fields, target and machine the
     one timed between plain kernels, then the newest."""
-    floor_us: float | None
+    floor_us: float | None = None
     """The least time that the measured ceilings of the machine allow; null where none applies."""
-    floor_by: Literal["reading", "arithmetic"] | None
+    floor_by: Literal["reading", "arithmetic"] | None = None
     """The ceiling that takes longest."""
     arms: dict[str, ArmTime]
     """Ours, its variants, and the peers whose output was right."""
-    tuned: Tuned | None
+    tuned: Tuned | None = None
     """Null where no quiet run tuned it."""
     us: float
     """The time of a call of ours in a chain of its own calls, µs."""
-    between_us: float | None
+    between_us: float | None = None
     """The same between plain kernels, their time included; null where it was not measured."""
-    best_peer: str | None
+    best_peer: str | None = None
     """The fastest peer whose output was right; null where none was timed."""
-    ratio: float | None
+    ratio: float | None = None
     """The best peer's time ÷ ours, by `measure`: above 1 ours is faster."""
 
 
@@ -171,7 +171,7 @@ class MeasuredSet(Output):
     machine: str
     case_set: str
     subject: str
-    """Our arm, with the kernel's own choice of variant."""
+    """Our implementation, with the kernel's own choice of variant."""
     dtype: str | None
     commit: str | None
     runs: list[RunId]
@@ -289,13 +289,18 @@ class ProblemField(Output):
     help: str
     default: CaseValue
     """What a case has that does not set it."""
+    minimum: Bound | None
+    maximum: Bound | None
+    divides: str | None
+    """A field whose value is always a multiple of this one's."""
     values: list[CaseValue]
     """What the measured cases have, in order."""
 
 
 class Answers(Output):
     """`answers.json` at the root of the site: the results of every kernel. `rule` says how to find
-    the fastest for a shape; `kbtool fastest` and the page of the kernel do the same."""
+    the fastest for a shape; `kbtool fastest` and the page of the kernel do the same. Of a case
+    what is null is left out, and a field that has its default."""
 
     type: Literal["answers"] = "answers"
     version: Literal[1] = 1

@@ -24,4 +24,7 @@ def significant(value: float, digits: int = 3) -> str:
     places = digits - 1 - math.floor(math.log10(abs(value)))
     if places > 6 or places < -9:
         return f"{value:.{digits - 1}e}"
-    return f"{round(value, places):,.{max(places, 0)}f}"
+    shown = round(value, places)
+    if abs(shown) >= 10.0 ** (digits - places):
+        places -= 1  # it was rounded up to a power of ten, which has a digit more
+    return f"{shown:,.{max(places, 0)}f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -255,8 +255,6 @@ class Invocation(NamedTuple):
     """The values of the parameters."""
     kernel: Kernel | None = None
     """The recipe's kernel as it is now."""
-    harness: Path | None = None
-    """The file of its harness."""
 
 
 class Links(Protocol):
@@ -267,6 +265,12 @@ class Links(Protocol):
 
     def compare(self, arm: str) -> str:
         """The Compare page with an arm of this run selected."""
+
+    def meanings(self, shown: Iterable[str]) -> str:
+        """What these implementations are, folded up; empty where the kernel does not say."""
+
+    def case_set(self, name: str) -> str:
+        """The title of a case set, as plain text; its name where the kernel has it no more."""
 
     def pattern(self, pattern: str) -> str:
         """A link to a pattern, by its id."""

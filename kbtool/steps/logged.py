@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import instant
-from kbtool.markdown.markup import admonition, join, slim_table, table
+from kbtool.markdown.markup import admonition, join, stacked_table, table
 from kbtool.model.kinds.logged import ImportResult, LogResult, MetricsResult, in_a_line
 from kbtool.model.run import StepStatus
 from kbtool.steps.base import Links, ResultKind
@@ -32,7 +32,7 @@ def listed(result: MetricsResult, links: Links) -> str:
     return join(
         [
             admonition("warning", "Not validated", f"These values were {result.unvalidated}."),
-            slim_table(header, rows, {2, 5, 6}),
+            stacked_table(header, rows, {2, 5, 6}),
             f"The first {MOST} of {len(result.metrics)}; {links.json()} has all."
             if left > 0
             else None,

@@ -26,8 +26,9 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
-from kbtool.model.session_costs import SessionCosts
+from kbtool.model.session_costs import SessionCosts, session_costs_of
 from kbtool.model.symptom import UNCHECKED, Symptoms
+from kbtool.store.cache import SETTLED_NS, now_ns
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
 from kbtool.store.order import in_order
@@ -36,7 +37,7 @@ from kbtool.store.parsed import parse_all
 from kbtool.store.pool import WORTH_A_POOL, collector_off
 from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.root import find_root, is_root
-from kbtool.store.scan import EXCUSES, LEDGER, FileKind, files_at, folders_in, yaml_in
+from kbtool.store.scan import EXCUSES, LEDGER, FileKind, Stamp, files_at, folders_in, yaml_in
 from kbtool.store.session_costs import session_costs_in
 
 __all__ = [
@@ -93,12 +94,23 @@ class KnowledgeBase:
     """All records under one root, loaded on first use.
 
     A file that does not load is left out and reported in ``findings``; the rest is usable.
+
+    Args:
+        root: the root.
+        before: the same, read earlier. A file that is the same is not read again. Of a file that no
+            longer loads its record is taken, and what keeps the file from loading is in ``stale``.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, before: KnowledgeBase | None = None) -> None:
         self.root = root
         self.findings: list[Finding] = []
+        self.stale: list[Finding] = []
+        self._loaded: dict[tuple[type[Model], str], Entry[Any]] = {}
+        self._loaded_before = before._loaded if before else {}
         self._runs_read: dict[Path, Entry[Run] | None] = {}
+        self._stamps: dict[tuple[type[Model], str], Stamp] = {}
+        self._stamps_before = before._stamps if before else {}
+        self._packaged: KnowledgeBase | None = before._packaged if before else None
 
     def report(self, findings: Iterable[Finding]) -> None:
         """Note what keeps files from loading; a file may be read in more ways than one."""
@@ -151,8 +163,10 @@ class KnowledgeBase:
     def session_costs(self) -> dict[str, SessionCosts]:
         """Session id → session as far as time and money go, in the order of ``sessions``.
 
-        It takes less time than ``sessions``.
+        It takes less time than ``sessions``, and next to none where these are loaded.
         """
+        if "sessions" in vars(self) or self._loaded_before:
+            return {id_: session_costs_of(entry.record) for id_, entry in self.sessions.items()}
         files = files_at(self.root, [self.shown(path) for path in self.session_files()], "session")
         sessions, findings = session_costs_in(str(self.root), files)
         self.report(findings)
@@ -176,7 +190,8 @@ class KnowledgeBase:
         files = other_symptoms(self.root)
         if not files:
             return own
-        entries = KnowledgeBase(files[0].parents[1])._load(iter(files), Symptoms)
+        self._packaged = KnowledgeBase(files[0].parents[1], self._packaged)
+        entries = self._packaged._load(iter(files), Symptoms)
         return merged([entry.record for entry in entries], own)
 
     @cached_property
@@ -201,8 +216,26 @@ class KnowledgeBase:
     @cached_property
     def runs(self) -> list[Entry[Run]]:
         """Every run, oldest first. A resumed run has one entry per attempt."""
-        entries = filter(None, map(self._run_in, self.run_files()))
-        return sorted(entries, key=lambda e: (e.record.started, e.record.id, e.record.attempt))
+        return _in_time(filter(None, map(self._run_in, self.run_files())))
+
+    def runs_with(self, kernel: str, *kinds: str) -> list[Entry[Run]]:
+        """The runs of a kernel that have a result of one of these kinds, oldest first. Parses no
+        other run: that is what takes long."""
+        result = re.compile(rf'"type":\s*"(?:{"|".join(kinds)})"'.encode())
+        named = f'"{kernel}"'.encode()
+
+        def may(path: Path) -> bool:
+            try:
+                raw = read_bytes(path, self.shown(path), MAX_RUN_BYTES)
+            except DocumentError:
+                return True  # to be reported
+            return named in raw and result.search(raw) is not None
+
+        of_runs = self._files_of_runs.values()
+        # A run that was resumed has its results in any of its attempts.
+        paths = (path for files in of_runs if any(map(may, files)) for path in files)
+        entries = filter(None, map(self._run_in, paths))
+        return _in_time(entry for entry in entries if entry.record.kernel == kernel)
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """File, relative to the root → SHA-256, for those of ``names`` that exist."""
@@ -269,11 +302,42 @@ class KnowledgeBase:
 
     def _run_in(self, path: Path) -> Entry[Run] | None:
         if path not in self._runs_read:
-            loaded = load_run(path, self.shown(path))
-            if isinstance(loaded, Finding):
-                self.report([loaded])
-            self._runs_read[path] = loaded if isinstance(loaded, Entry) else None
+            self._runs_read[path] = self._run_at(path, self.shown(path))
         return self._runs_read[path]
+
+    def _run_at(self, path: Path, shown: str) -> Entry[Run] | None:
+        if not self._unchanged([shown], Run):
+            loaded = load_run(path, shown)
+            if isinstance(loaded, Finding):
+                return self._instead([loaded], Run, shown)
+            self._loaded[Run, shown] = loaded
+        return self._loaded[Run, shown]
+
+    def _unchanged(self, shown: Sequence[str], kind: type[Model]) -> set[str]:
+        """Those of these files that are as they were; their records are taken from ``before``."""
+        unchanged = set()
+        now = now_ns()
+        for file in files_at(self.root, shown, _FILE_KINDS[kind]):
+            key = kind, file.path
+            if max(file.stamp[:2]) < now - SETTLED_NS:
+                self._stamps[key] = file.stamp
+            if key in self._loaded_before and self._stamps_before.get(key) == file.stamp:
+                self._loaded[key] = self._loaded_before[key]
+                unchanged.add(file.path)
+        return unchanged
+
+    def _instead(self, found: list[Finding], kind: type[R], shown: str) -> Entry[R] | None:
+        """The record that a file had before what was found kept it from loading."""
+        key = kind, shown
+        earlier = self._loaded_before.get(key)
+        self._stamps.pop(key, None)  # so that it is read, and told of, each time
+        if earlier is None:
+            self._loaded.pop(key, None)
+            self.report(found)
+        else:
+            self._loaded[key] = earlier
+            self.stale.extend(one for one in found if one not in self.stale)
+        return earlier
 
     def recipes(self) -> dict[str, tuple[Pattern, Recipe]]:
         """Recipe name → the pattern it belongs to, and the recipe."""
@@ -352,16 +416,17 @@ class KnowledgeBase:
     def _load(
         self, files: Iterator[Path], kind: type[R], kept_as: str | None = None
     ) -> list[Entry[R]]:
-        entries = []
         shown = [self.shown(path) for path in files]
-        with collector_off() if len(shown) >= WORTH_A_POOL else nullcontext():
-            for document in parse_all(self.root, shown, _FILE_KINDS[kind], kept_as):
+        unchanged = self._unchanged(shown, kind)
+        changed = [path for path in shown if path not in unchanged]
+        with collector_off() if len(changed) >= WORTH_A_POOL else nullcontext():
+            for document in parse_all(self.root, changed, _FILE_KINDS[kind], kept_as):
                 loaded = _record(document, kind)
                 if isinstance(loaded, Entry):
-                    entries.append(loaded)
+                    self._loaded[kind, loaded.path] = loaded
                 else:
-                    self.report(loaded)
-        return entries
+                    self._instead(loaded, kind, document.path)
+        return [self._loaded[kind, path] for path in shown if (kind, path) in self._loaded]
 
 
 def merged(packaged: Iterable[Symptoms], own: Mapping[str, Symptoms]) -> dict[str, Symptoms]:
@@ -377,8 +442,8 @@ def merged(packaged: Iterable[Symptoms], own: Mapping[str, Symptoms]) -> dict[st
         listed = [*kept, *(added.symptoms if added else ())]
         signs = (added and added.signs) or tool.signs
         prints = (added and added.prints) or tool.prints
-        found[tool.id] = Symptoms.model_construct(
-            id=tool.id, title=title, signs=signs, prints=prints, symptoms=listed
+        found[tool.id] = tool.model_copy(
+            update={"title": title, "signs": signs, "prints": prints, "symptoms": listed}
         )
     return found | {tool: record for tool, record in own.items() if tool not in found}
 
@@ -404,7 +469,7 @@ def load_record(path: Path, shown: str, kind: type[R]) -> Entry[R] | list[Findin
 
 _FILE_KINDS: dict[type[Model], FileKind] = {
     Session: "session", Pattern: "pattern", Symptoms: "symptoms", Kernel: "kernel",
-    Ledger: "ledger", Excuses: "excuses",
+    Ledger: "ledger", Excuses: "excuses", Run: "run",
 }  # fmt: skip
 
 
@@ -413,6 +478,10 @@ def _record(document: Document | Finding, kind: type[R]) -> Entry[R] | list[Find
         return [document]
     record = validate(document, kind, UNCHECKED if kind is Symptoms else None)
     return record if isinstance(record, list) else Entry(document.path, record, document)
+
+
+def _in_time(runs: Iterable[Entry[Run]]) -> list[Entry[Run]]:
+    return sorted(runs, key=lambda e: (e.record.started, e.record.id, e.record.attempt))
 
 
 def load_run(path: Path, shown: str) -> Entry[Run] | Finding:

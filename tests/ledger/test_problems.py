@@ -68,7 +68,7 @@ def test_a_comparison_of_two_problems_has_no_verdict_and_says_why(
 
 def test_both_of_two_different_conditions_are_named() -> None:
     compared = held([timed_as("a", "a", "c1", 10.0)], [timed_as("b", "b", "c2", 10.0, torch="3")])
-    assert compared.rows[0].why == "another problem; torch differs"
+    assert compared.rows[0].why == "another problem; different torch"
 
 
 def test_the_best_is_the_best_at_the_same_problem() -> None:

@@ -176,21 +176,21 @@ def test_cases_with_different_fields_get_no_verdict() -> None:
     b[2]["peers"] = {"ours": WRONG}
     comparison = held([run("r1", "c1", *a)], [run("r2", "c2", *b)])
     assert {row.case: (row.verdict, row.why) for row in comparison.rows} == {
-        "small/fields": ("unlike", "unlike in n"),
+        "small/fields": ("unlike", "different n"),
         "small/gone": ("missing", "only in A"),
         "small/wrong": ("missing", "the output of ours is wrong"),
         "small/refused": ("missing", "above the ceiling"),
         "small/old": ("same", None),
         "small/new": ("missing", "only in B"),
     }
-    assert comparison.answer == "no change in 1 case; 1 unlike; 4 missing"
+    assert comparison.answer == "no change in 1 case; 1 not comparable; 4 missing"
     assert [row.case for row in told(comparison.rows)] == ["small/old", "small/fields"]
 
 
 @pytest.mark.parametrize(
     ("more", "name"),
-    [({"card": "Card X2"}, "Card"), ({"torch": "3"}, "torch"), ({"card": None}, "Card"),
-     ({"protocol": "q"}, "Protocol"), ({"sm_clocks_mhz": [1500, 1500]}, "SM clock")],
+    [({"card": "Card X2"}, "card"), ({"torch": "3"}, "torch"), ({"card": None}, "card"),
+     ({"protocol": "q"}, "measurement settings"), ({"sm_clocks_mhz": [1500, 1500]}, "SM clock")],
 )  # fmt: skip
 def test_runs_under_different_conditions_get_no_verdict_and_a_reason(
     more: dict[str, Any], name: str
@@ -201,8 +201,8 @@ def test_runs_under_different_conditions_get_no_verdict_and_a_reason(
     (row,) = comparison.rows
     assert (row.verdict, row.ratio) == ("unlike", pytest.approx(2))
     assert row.why is not None and name in row.why
-    assert any(f"because {name} differs: A" in note for note in comparison.notes)
-    assert comparison.answer == "no verdict; 1 unlike"
+    assert any(f"different {name}: A" in note for note in comparison.notes)
+    assert comparison.answer == "no verdict; 1 not comparable"
     assert comparison.is_past(3)
 
 
@@ -295,7 +295,7 @@ def test_names_of_runs_commits_cards_and_arms_are_resolved(
     ("a", "b", "said"),
     [
         ("nothing", "last", "'nothing': there is no benchmark; the newest is 20260105T0000"),
-        ("last/v9", "last", "no benchmark of arm v9"),
+        ("last/v9", "last", "no benchmark of v9"),
         ("20260103", "last", "means 2 runs: 20260103T000000Z-x-0003, 20260103T000000Z-x-0002"),
         ("best", "x2", "no quiet run of another commit was timed under the conditions of x2"),
     ],

@@ -82,7 +82,7 @@ def test_an_impossible_benchmark_is_refused_before_the_build(attention, fields, 
 def test_a_possible_benchmark_is_planned(attention):
     fields = {"peers": "sdpa, flex", "variants": "wgmma", "threads": 2}
     lines = KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)
-    assert "2 threads, variants wgmma as one arm each, peers sdpa, flex" in lines[0]
+    assert "2 threads, variants wgmma too, peers sdpa, flex" in lines[0]
 
 
 def test_variants_of_another_target_are_refused_after_the_build(attention):

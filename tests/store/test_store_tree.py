@@ -10,6 +10,7 @@ from knowledge import SESSION_LINE, line_of
 
 from kbtool.model.errors import NotFoundError, RecordError
 from kbtool.model.run import digest_of_record
+from kbtool.store import tree
 from kbtool.store.tree import KnowledgeBase
 
 SOUND = Path(__file__).parents[2] / "soak" / "base"
@@ -62,3 +63,17 @@ def test_the_last_of_two_runs_of_one_second_is_the_one_that_began_later(base):
         base.run(json.dumps(record))
     found = KnowledgeBase(base.root).run_named("last").record
     assert found.id.endswith("-aaaa")
+
+
+def test_runs_with_a_result_are_found_without_parsing_the_others(monkeypatch):
+    base = KnowledgeBase(SOUND)
+    runs = [entry.record for entry in base.runs]
+    kinds = {run.id: {step.result.type for step in run.steps if step.result} for run in runs}
+    wanted = [run.id for run in runs if run.kernel == "add" and "benchmark" in kinds[run.id]]
+    parsed = []
+    load = tree.load_run
+    monkeypatch.setattr(tree, "load_run", lambda *at: parsed.append(at) or load(*at))
+    found = KnowledgeBase(SOUND).runs_with("add", "benchmark")
+    assert [entry.record.id for entry in found] == wanted
+    assert len(parsed) == len(wanted) < len(runs)
+    assert KnowledgeBase(SOUND).runs_with("subtract", "benchmark") == []

@@ -16,6 +16,8 @@ NEAR = 1.03
 PROBLEM = "Problem"
 """The condition that differs if two runs were asked for different things."""
 
+SETTINGS = "Measurement settings"
+"""The condition that says how samples were taken, in the words of the run."""
 _SAMPLES = " samples an arm "
 
 
@@ -122,7 +124,7 @@ def _conditions(run: Run, results: Sequence[BenchmarkResult]) -> Iterator[Condit
     yield Condition("Library", all_of(result.sha256[:12] for result in results), False)
     protocols = [_protocol(result.protocol) for result in results]
     yield Condition("Samples", all_of(samples for samples, _ in protocols), False)
-    yield Condition("Protocol", all_of(method for _, method in protocols), True)
+    yield Condition(SETTINGS, all_of(method for _, method in protocols), True)
     # A card's clock depends on how it was set, and on how hot it was.
     clocks = [clock for result in results for clock in result.sm_clocks_mhz or []]
     words = all_of(filter(None, map(sm_clock, results)))

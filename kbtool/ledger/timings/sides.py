@@ -118,7 +118,7 @@ class _Asked(NamedTuple):
         else:
             runs = self._named(having, other, beside, revision)
         if not runs:
-            arm = f" of arm {self.arm}" if self.arm else ""
+            arm = f" of {self.arm}" if self.arm else ""
             raise NotFoundError(f"{self.name!r}: there is no benchmark{arm}; {_known(every)}")
         return Side(self.name, runs, self.arm)
 

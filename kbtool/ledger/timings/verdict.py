@@ -150,7 +150,7 @@ def answer(rows: Sequence[Row]) -> str:
 
 
 _UNTOLD: dict[Verdict, str] = {
-    "too_noisy": "too noisy to tell", "unlike": "unlike", "missing": "missing",
+    "too_noisy": "too noisy to tell", "unlike": "not comparable", "missing": "missing",
 }  # fmt: skip
 
 
@@ -246,7 +246,7 @@ def _draft(
     row = row._replace(is_wrong=is_wrong == [False, True])
     fields = _unlike_fields(first[0].case, second[0].case)
     if fields:
-        return row._replace(verdict="unlike", why=f"unlike in {', '.join(fields)}"), None
+        return row._replace(verdict="unlike", why=f"different {', '.join(fields)}"), None
     for metric in metrics:
         times = [_times(entries, metric) for entries in (first, second)]
         if all(times):
@@ -289,15 +289,20 @@ def _differs(names: Sequence[str]) -> str:
     rest = [name for name in names if name != PROBLEM]
     parts = [ANOTHER] if len(rest) < len(names) else []
     if rest:
-        parts.append(f"{listed(rest)} {'differs' if len(rest) == 1 else 'differ'}")
+        parts.append(f"different {listed(list(map(_in_line, rest)))}")
     return "; ".join(parts)
+
+
+def _in_line(name: str) -> str:
+    """The name of a condition inside a sentence: SM clock and CUDA stay as they are."""
+    return name if name[:2].isupper() else name[0].lower() + name[1:]
 
 
 def _notes(a: Side, b: Side, differ: Sequence[str]) -> Iterator[str]:
     values = [{c.name: c.value for c in conditions(side.newest)} for side in (a, b)]
     for name in differ:
         one, other = (_short(side.get(name, "–")) for side in values)
-        why = ANOTHER if name == PROBLEM else f"because {name} differs"
+        why = ANOTHER if name == PROBLEM else f"different {_in_line(name)}"
         yield f"nothing is ranked, {why}: A {one}; B {other}"
     for letter, side in (("A", a), ("B", b)):
         if side.newest.commit is None:

@@ -31,7 +31,7 @@ class AblateStep(StepBase):
     rounds: Annotated[int, Field(ge=2, le=100)] = 3
     """How often the kernel is timed with and without each technique, in turn."""
     samples: Annotated[int, Field(ge=5, le=100_000)] = 10
-    """Timed samples an arm, each time."""
+    """Timed samples of each implementation, each time."""
     limit: ExactDuration = Quantity("3 min")
     """How long one ablation may take."""
 

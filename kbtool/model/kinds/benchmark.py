@@ -24,18 +24,18 @@ class BenchmarkStep(StepBase):
     case_sets: str
     """Case sets of the manifest, separated by commas."""
     variants: str = "default"
-    """Variants to time, an arm each, beside the kernel's own choice, which is timed always: as for
+    """Variants to time, beside the kernel's own choice, which is timed always: as for
     validate, which must have passed them."""
     peers: str = "all"
     """Peers of the harness to time, separated by commas, or all; the one that ratios are taken
     against is timed always."""
     samples: Annotated[int, Field(ge=5, le=100_000)] = 20
-    """Timed samples an arm."""
+    """Timed samples of each implementation."""
     threads: Count = 0
     """CPU threads; 0 takes one a core."""
     energy: bool = False
     """Whether to measure the energy of a call too, where the card tells it: two seconds more for
-    each arm of each case."""
+    each implementation of each case."""
 
 
 OWN_METRICS = frozenset({
@@ -55,7 +55,7 @@ class Bound(NamedTuple):
 
 
 class BenchmarkCase(Model):
-    """One case of a benchmark: every arm in turn, over the same inputs."""
+    """One case of a benchmark: every implementation in turn, over the same inputs."""
 
     name: Name
     case_set: Name | None = None
@@ -67,35 +67,38 @@ class BenchmarkCase(Model):
     flops: HowMany
     """Operations that the case needs."""
     computes_in: Name | None = None
-    """The element type of the arithmetic ceiling that the case is held against: its field `dtype`,
+    """The element type of the arithmetic ceiling that the case is compared with: its field `dtype`,
     else the only floating type among its inputs; null where neither tells, and in older records."""
     rechecked: bool
     """Whether the result was right again after timing."""
     refused: str | None = None
     """Why the figures are refused; a refused case proves nothing."""
     absent: dict[str, str] = {}
-    """Arm → why it did not run."""
+    """Implementation → why it did not run."""
     workspace_bytes: dict[str, Bytes] = {}
-    """Arm of the library → device or main memory that it needs beside inputs and outputs."""
+    """Implementation of the library → device or main memory that it needs beside inputs and
+    outputs."""
     peers: dict[str, OutputError] = {}
     """Peer → its output against the reference, under the rule of validation."""
     timed: dict[str, OutputError] = {}
-    """Arm of the library → the output of what was timed, likewise; empty in older records."""
+    """Implementation of the library → the output of what was timed, likewise; empty in older
+    records."""
     suspect: dict[str, str] = {}
-    """Arm of the library → why its times are not what a user would meet."""
+    """Implementation of the library → why its times are not what a user would meet."""
     first_call_us: dict[str, Microseconds] = {}
-    """Arm → how long it took to make the arm and to call it for the first time, in which a
+    """Implementation → how long it took to make it and to call it for the first time, in which a
     just-in-time compiler compiles or finds what it compiled before; outside the timed calls, and
     empty in older records."""
     peak_bytes: dict[str, Bytes] = {}
-    """Arm → the most memory of the card that torch allocated during one call beyond what it held
-    before, outputs included; empty on the CPU and in older records."""
+    """Implementation → the most memory of the card that torch allocated during one call beyond what
+    it held before, outputs included; empty on the CPU and in older records."""
     energy_j: dict[str, Annotated[float, Field(gt=0)]] = {}
-    """Arm → joules of the whole card a call, idle power included: what the card's own counter
-    (NVML) added over two seconds of calls in a chain, ÷ these calls. Empty where it was not asked
-    for or the card does not tell."""
+    """Implementation → joules of the whole card a call, idle power included: what the card's own
+    counter (NVML) added over two seconds of calls in a chain, ÷ these calls. Empty where it was not
+    asked for or the card does not tell."""
     metrics: dict[str, dict[MetricName, FiniteValue]] = {}
-    """Arm → metric of the harness → its value. A metric that is not there is not known."""
+    """Implementation → metric of the harness → its value. A metric that is not there is not
+    known."""
     plain_us: Microseconds | None = None
     """What the plain kernel of ``between_us`` takes in a chain of its own."""
     sm_clock_mhz: HowMany | None = None
@@ -130,11 +133,11 @@ class BenchmarkResult(ResultBase):
     device: str
     threads: HowMany
     subject: str
-    """The arm that runs the library."""
+    """The implementation that runs the library."""
     baseline: str
-    """The arm that ratios are taken against."""
+    """The implementation that ratios are taken against."""
     variants: list[str] = []
-    """The arms that run one variant of the library each."""
+    """The implementations that run one variant of the library each."""
     read_gb_s: Annotated[float, Field(ge=1e-6)]
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
     arithmetic_gflop_s: dict[Name, Annotated[float, Field(ge=1e-6)]] = {}
@@ -194,7 +197,8 @@ class BenchmarkResult(ResultBase):
         return found
 
     def best_peer(self, case: BenchmarkCase, *, between: bool = False) -> str | None:
-        """The fastest arm of this run that is not the library's and whose output is right.
+        """The fastest implementation of this run that is not the library's and whose output is
+        right.
 
         Of a commit, ``kbtool.ledger.headline`` tells the best peer.
 

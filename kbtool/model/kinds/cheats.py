@@ -29,7 +29,7 @@ class CheatsStep(StepBase):
     peers: str
     """Peers to time beside the kernel."""
     samples: Annotated[int, Field(ge=5, le=100_000)] = 20
-    """Timed samples an arm."""
+    """Timed samples of each implementation."""
     at_once: Count = 0
     """Edits tried at once, each on one core; 0 takes all cores. One is timed at a time."""
     limit: ExactDuration = Quantity("2 min")

@@ -21,7 +21,8 @@ class ProfileStep(StepBase):
     case: str = ""
     """One case instead of all: `FIELD=VALUE …`, or the name of a case of the set."""
     arm: str = ""
-    """A variant, or another arm of the harness; empty takes the library with its own choice."""
+    """A variant, or another implementation of the harness; empty takes the library with its own
+    choice."""
 
 
 class KernelLaunch(Model):
@@ -41,7 +42,7 @@ Bottleneck = Literal["bytes", "arithmetic", "latency", "occupancy", "launch", "u
 
 
 class ProfileCase(Model):
-    """One call of one arm on one case, profiled."""
+    """One call of one implementation on one case, profiled."""
 
     name: Name
     case: Case
@@ -62,9 +63,10 @@ class ProfileResult(ResultBase):
     sha256: Sha256
     """The library that was profiled."""
     arm: str
-    """The arm of the harness that was called."""
+    """The implementation of the harness that was called."""
     variant: str | None = None
-    """The variant that it is; null for the kernel's own choice and for arms of others."""
+    """The variant that it is; null for the kernel's own choice and for implementations of
+    others."""
     profiler: str
     """The profiler and its version."""
     launch_us: Microseconds | None = None

@@ -1,4 +1,4 @@
-"""Times of one arm of a case, and when they say little."""
+"""Times of one implementation of a case, and when they say little."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROUNDING_US = 1e-4
 
 
 class Timing(Model):
-    """Samples of one arm on one case."""
+    """Samples of one implementation on one case."""
 
     samples_us: Annotated[list[Microseconds], Field(min_length=1)]
     """Microseconds a call, one entry a sample."""

@@ -1,4 +1,4 @@
-"""The step kind ``validate``: hold the built library against the float64 reference."""
+"""The step kind ``validate``: compare the built library with the float64 reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 
 
 class ValidateStep(StepBase):
-    """Hold the built artifact against the float64 reference over case sets."""
+    """Compare the built artifact with the float64 reference over case sets."""
 
     does: ClassVar[str] = "validates"
     judges: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class ValidateStep(StepBase):
 
 
 class OutputError(Model):
-    """One output of one case, held against the reference."""
+    """One output of one case, compared with the reference."""
 
     passed: bool
     error: float | None
@@ -139,7 +139,7 @@ class ValidationResult(ResultBase):
 
     @property
     def variants(self) -> set[str | None]:
-        """The variants that the cases were held against; ``None`` is the kernel's own choice."""
+        """The variants that ran the cases; ``None`` is the kernel's own choice."""
         return {case.variant for case in self.cases}
 
 

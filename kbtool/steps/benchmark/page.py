@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from kbtool.markdown.escape import code, inline
@@ -10,6 +10,7 @@ from kbtool.markdown.figures import (
     arithmetic_text,
     many,
     noise_reason,
+    of_implementations,
     share_text,
     significant,
     sm_clock,
@@ -43,11 +44,23 @@ _FEW = 4
 
 def page(result: BenchmarkResult, links: Links) -> str:
     """The times of every arm, their summary, and links to compare them."""
-    return join([timed_beside(result), _with_others(result, links)])
+    timed = (arm for case in result.cases for arm in case.arms)
+    return join(
+        [
+            timed_beside(result, links.case_set),
+            links.meanings(timed),
+            _with_others(result, links),
+        ]
+    )
 
 
-def timed_beside(result: BenchmarkResult) -> str:
-    """The times of every arm as a chart and a table, and their summary."""
+def timed_beside(result: BenchmarkResult, titled: Callable[[str], str] = str) -> str:
+    """The times of every arm as a chart and a table, and their summary.
+
+    Args:
+        result: what was timed.
+        titled: the title of a case set, from its name.
+    """
     arms = list(dict.fromkeys(
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
     ))  # fmt: skip
@@ -68,8 +81,8 @@ def timed_beside(result: BenchmarkResult) -> str:
                     ("Artifact", code(result.sha256[:12])),
                 ]
             ),
-            f"Protocol: {inline(result.protocol)}",
-            *_plotted(result, arms),
+            folded("How it was timed", inline(of_implementations(result.protocol))),
+            *_plotted(result, arms, titled),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}." + _between(result),
             _table(result, arms[1:]),
@@ -114,7 +127,9 @@ def _remarks(result: BenchmarkResult) -> list[str]:
     remarks = []
     for case in result.cases:
         if case.refused:
-            remarks.append(f"{inline(case.name)}: refused, {inline(case.refused)}")
+            remarks.append(
+                f"{inline(case.name)}: refused, {inline(of_implementations(case.refused))}"
+            )
         remarks += [
             f"{inline(case.name)}, {inline(arm)}: wrong, {inline(output.message or '')}"
             for arm, output in case.peers.items()
@@ -132,10 +147,12 @@ def _with_others(result: BenchmarkResult, links: Links) -> str | None:
     """Links that compare an arm of the library with other arms, runs and cards."""
     timed_arms = {arm for case in result.cases for arm in case.arms}
     shown = [links.compare(arm) for arm in (result.subject, *result.variants) if arm in timed_arms]
-    return f"Compare with other arms, runs and cards: {', '.join(shown)}" if shown else None
+    return f"Compare with others, runs and cards: {', '.join(shown)}" if shown else None
 
 
-def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> list[str]:
+def _plotted(
+    result: BenchmarkResult, arms: Sequence[str], titled: Callable[[str], str]
+) -> list[str]:
     """One chart per case set, because times differ most between sets. One row per case: the time of
     every arm, and the shortest time that the memory bandwidth allows."""
     by_set: dict[str | None, list[Row]] = {}
@@ -150,12 +167,12 @@ def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> list[str]:
     device = f" on {result.device}" if result.device else ""
     parts = []
     for name, cases in by_set.items():
-        of = f" of {name}" if name else ""
-        title = f"Time of a call{device}, for each case{of} and arm, with quartiles;"
+        of = f" of {titled(name)}" if name else ""
+        title = f"Time of a call{device}, for each case{of} and implementation, with quartiles;"
         chart = rows(f"{title} the table has them", _AXIS, arms, cases[:_MOST_ROWS])
         left = len(cases[_MOST_ROWS:])
         parts += [
-            f"**{inline(name)}**" if len(by_set) > 1 and name else "",
+            f"**{inline(titled(name))}**" if len(by_set) > 1 and name else "",
             chart,
             f"{many(left, 'more case')} in the table alone." if left else "",
         ]

@@ -61,15 +61,12 @@ def _by_dtype(texts: Mapping[str | None, str]) -> str:
     return "; ".join(f"{dtype}: {words}" if dtype else words for dtype, words in texts.items())
 
 
-def report(
-    result: BenchmarkResult, peers: Mapping[str, str] | None = None, kernel: Kernel | None = None
-) -> list[str | Table]:
+def report(result: BenchmarkResult, kernel: Kernel | None = None) -> list[str | Table]:
     """Every arm of every case, remarks on missing or wrong ones, and the summary.
 
     Args:
         result: of the step.
-        peers: peer → what it is.
-        kernel: what has named the cases.
+        kernel: what has named the cases and the implementations.
     """
     on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
     also = "; host: one call as the host sees it, launch and return included" if on_host else ""
@@ -87,7 +84,8 @@ def report(
     if result.ratios():
         parts.append(f"÷ {result.subject}: above 1 {result.subject} is faster")
     timed = dict.fromkeys(arm for case in result.cases for arm in case.arms)
-    parts += [f"{arm}: {peers[arm]}" for arm in timed if peers and arm in peers]
+    told = kernel.implementations if kernel else {}
+    parts += [f"{arm}: {told[arm]}" for arm in timed if arm in told]
     parts += _named(result, kernel)
     sets = list(dict.fromkeys(case.case_set for case in result.cases))
     for name in sets:

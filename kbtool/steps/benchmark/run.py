@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kbtool.gpu.harness import peers_described_in, peers_named_in, unknown_peer
+from kbtool.gpu.harness import peers_named_in, unknown_peer
 from kbtool.model.errors import UsageError
 from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.benchmark import BenchmarkResult, BenchmarkStep
@@ -47,7 +47,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
             raise UsageError(unknown)
         return [
             f"time {many(len(cases), 'case')} of {step.case_sets},"
-            f" {many(step.samples, 'sample')} per arm, {many(threads, 'thread')}{_named(step)},"
+            f" {many(step.samples, 'sample')} of each, {many(threads, 'thread')}{_named(step)},"
             f" peers {step.peers}{_with_energy(step)}; refused unless this library passed"
             " validation",
             RULE,
@@ -100,8 +100,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
 
     def report(self, result: BenchmarkResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
-        arms = peers_described_in(invocation.harness) if invocation.harness else {}
-        return report.report(result, arms, invocation.kernel)
+        return report.report(result, invocation.kernel)
 
     def page(self, result: BenchmarkResult, links: Links) -> str:
         """See ``page``."""
@@ -189,8 +188,8 @@ def _peers(step: BenchmarkStep) -> list[str] | None:
 
 
 def _with_energy(step: BenchmarkStep) -> str:
-    return ", and energy where the card tells it, 2 s an arm" if step.energy else ""
+    return ", and energy where the card tells it, 2 s each" if step.energy else ""
 
 
 def _named(step: BenchmarkStep) -> str:
-    return "" if step.variants == "default" else f", variants {step.variants} as one arm each"
+    return "" if step.variants == "default" else f", variants {step.variants} too"

@@ -16,9 +16,9 @@ class Benchmark(Task):
     energy: bool = False
     """Whether to measure energy too."""
     variants: list[str] = []
-    """Variants to time, one arm each, besides the operator's own choice."""
+    """Variants to time, besides the operator's own choice."""
     peers: list[str] | None = None
-    """Peers to time, one arm each. Default: all peers of the harness."""
+    """Peers to time. Default: all peers of the harness."""
     left_out: list[dict[str, str]] = []
     """For each case, the peers to leave out, and why."""
     expected_s: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import of_implementations
 from kbtool.markdown.markup import bullets, chip, clipped, facts, folded, join, stacked_table
 from kbtool.model.kinds.cheats import CheatsResult
 from kbtool.steps.base import Links
@@ -17,7 +18,7 @@ def page(result: CheatsResult, links: Links) -> str:
             inline(one.cheat.about),
             chip(verdict(one)),
             one.step or "",
-            inline(clipped(one.message or one.cheat.survives or "", 160)),
+            inline(clipped(of_implementations(one.message or one.cheat.survives or ""), 160)),
         ]
         for one in result.cheats
     ]

@@ -23,7 +23,7 @@ def page(result: ProfileResult, links: Links) -> str:
             facts(
                 [
                     ("Cases", f"{len(result.cases)} profiled{not_reached(result.not_reached)}"),
-                    ("Arm", inline(result.arm)),
+                    ("Implementation", inline(result.arm)),
                     ("Profiler", inline(result.profiler)),
                     ("Launch to launch", interval),
                     ("Artifact", code(result.sha256[:12])),
@@ -31,7 +31,7 @@ def page(result: ProfileResult, links: Links) -> str:
             ),
             *cases,
             *_metrics(result, links),
-            f"Protocol: {inline(result.protocol)}",
+            f"How it was profiled: {inline(result.protocol)}",
         ]
     )
 

@@ -61,7 +61,7 @@ def page(result: TuneResult, links: Links) -> str:
             )
             if every
             else None,
-            f"Protocol: {inline(result.protocol)}",
+            f"How it was timed: {inline(result.protocol)}",
         ]
     )
 
