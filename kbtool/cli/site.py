@@ -29,7 +29,9 @@ def site() -> None:
 @json_option
 @click.pass_context
 def build(ctx: click.Context, out: str | None, strict: bool, as_json: bool) -> None:
-    """Build the site.
+    """Build the site. Pages of the last build are reused where nothing has changed.
+
+    mkdocs lays it out, or Zensical if kbtool.yaml says `generator: zensical`.
 
     \b
     Examples:
@@ -69,7 +71,7 @@ def build(ctx: click.Context, out: str | None, strict: bool, as_json: bool) -> N
 )
 @click.pass_context
 def serve(ctx: click.Context, port: int) -> None:
-    """Serve the site on this machine and rebuild it when a record changes.
+    """Serve the site on this machine; pages show records as they are when they are asked for.
 
     \b
     Examples:

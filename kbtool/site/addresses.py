@@ -168,7 +168,8 @@ def relative(target: str, page: str) -> str:
     path, hash_mark, anchor = target.partition("#")
     if path == page and anchor:
         return f"#{anchor}"
-    return posixpath.relpath(path, posixpath.dirname(page)) + hash_mark + anchor
+    # From a root, or posixpath would ask for the working folder, twice for each link.
+    return posixpath.relpath(f"/{path}", posixpath.dirname(f"/{page}")) + hash_mark + anchor
 
 
 def link(text: str, target: str, page: str) -> str:

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
@@ -34,10 +34,12 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Session
+from kbtool.model.session_costs import SessionCosts
 from kbtool.model.sweep import Sweep
 from kbtool.model.twin import MeasuredSet
 from kbtool.runner.explain import Match, matching
 from kbtool.site import addresses as at
+from kbtool.site.sums import known
 from kbtool.site.text.glossary import Terms
 from kbtool.store.holders import RunKey, holders
 from kbtool.store.prose import design, documents, notes
@@ -123,6 +125,9 @@ class Index:
     base: KnowledgeBase
     glossary: str = ""
     """The page whose terms prose links to; nothing is linked without it."""
+    before: InitVar[Index | None] = None
+    """The same of an earlier time: what follows from one record is taken from it where the record
+    is the same."""
     sessions: dict[str, Session] = field(init=False)
     patterns: dict[str, Pattern] = field(init=False)
     kernels: dict[str, Kernel] = field(init=False)
@@ -143,7 +148,7 @@ class Index:
     titles: dict[str, str] = field(init=False)
     """Page → its title, escaped."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, before: Index | None) -> None:
         base = self.base
         self.sessions = {key: entry.record for key, entry in base.sessions.items()}
         self.patterns = {key: entry.record for key, entry in base.patterns.items()}
@@ -155,7 +160,15 @@ class Index:
         self.runs = _runs(base)
         self.sweeps = {one.id: one for one in reversed(sweeps_in(base))}
         self._session_of = {run: session for session, run in self.runs}
-        self._anchors: dict[str, at.Anchors] = {}
+        self._anchors: dict[str, at.Anchors] = {
+            id_: made
+            for id_, made in (before._anchors if before else {}).items()
+            if made.record is self.record(id_)
+        }
+        patterns = list(self.patterns.values())
+        same = before is not None and patterns == list(before.patterns.values())
+        self._matches: dict[str, list[Match]] = before._matches if before and same else {}
+        self._known: dict[str, tuple[SessionCosts, str]] = dict(before._known) if before else {}
         self.bugs = self._bugs()
         ranked = accounts(
             self.patterns.values(),
@@ -330,6 +343,14 @@ class Index:
             self._anchors[record.id] = at.Anchors(record)
         return self._anchors[record.id]
 
+    def money(self, session: str) -> str:
+        """What is known of the money of a session."""
+        costs = self.costs.sessions[session]
+        made = self._known.get(session)
+        if made is None or made[0] != costs:
+            made = self._known[session] = costs, str(known([costs]))
+        return made[1]
+
     def place(self, reference: str, own: str) -> str | None:
         """The page and the anchor that a reference names; ``None`` where there is no such record.
 
@@ -368,10 +389,12 @@ class Index:
     @cached_property
     def recognised(self) -> dict[Key, list[Match]]:
         """Bug → the symptoms of patterns that its error message shows."""
-        return {
-            key: matching(self.patterns.values(), case.bug.error_text or "")
-            for key, case in self.bugs.items()
-        }
+        return {key: self._matching(case.bug.error_text or "") for key, case in self.bugs.items()}
+
+    def _matching(self, text: str) -> list[Match]:
+        if text not in self._matches:
+            self._matches[text] = matching(self.patterns.values(), text)
+        return self._matches[text]
 
     def showing(self, pattern: Pattern) -> list[tuple[BugCase, Match]]:
         """The bugs whose error message shows a symptom of a pattern, in the order of the work."""

@@ -22,7 +22,6 @@ from kbtool.markdown.markup import (
     muted,
     nothing,
     optional,
-    slim_table,
     stacked_table,
     yes_no,
 )
@@ -57,6 +56,13 @@ def crumb(page: str, listing: str, name: str, record: str, path: str | None = No
     if not at.is_source_page(page):
         parts.append(at.link("JSON", at.twin(page), page))
     return f"<small>{' · '.join(parts)}</small>"
+
+
+def case_title(kernel: Kernel | None, case: str) -> str:
+    """A case, ``SET/CASE``, with the title of its set, if the kernel has such a set."""
+    name, _, rest = case.partition("/")
+    known = kernel.case_sets.get(name) if kernel else None
+    return f"{known.title}: {rest}" if known and rest else case
 
 
 def compare_link(text: str, run: str, arm: str, page: str) -> str:
@@ -218,7 +224,7 @@ def unknowns(record: Session | Pattern) -> str:
         [anchor(f"unknown.{at.fragment(path)}") + code(path), inline(why)]
         for path, why in record.unknown.items()
     ]
-    return section("Not known", "unknown", slim_table(["What", "Why"], rows) if rows else None)
+    return section("Not known", "unknown", stacked_table(["What", "Why"], rows) if rows else None)
 
 
 def why_unknown(record: Session | Pattern, path: str) -> str:
@@ -265,7 +271,7 @@ def claims(index: Index, record: Session | Pattern) -> str:
                 ),
             ]
         )
-    header = ["Claim", "Stated", "Comes out", "Grade", "Remark"]
+    header = ["Claim", "Stated", "Recomputed", "Grade", "Remark"]
     shown = stacked_table(header, rows) if rows else None
     held = stacked_table(header, hold) if hold else None
     if held and shown:
@@ -289,7 +295,7 @@ def remarks(item: Item, computed: Computation) -> str:
     if item.how is not None and computed.why:
         texts.append(inline(computed.why))
     if item.acknowledged is not None:
-        texts.append(f"left so: {inline(item.acknowledged)}")
+        texts.append(f"acknowledged: {inline(item.acknowledged)}")
     return " · ".join(texts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ AWAIT_ANSWER = """() => {
     if (!changes.some(change => change.addedNodes.length)) return;
     observer.disconnect();
     window.answered = true;
-  }).observe(document.querySelector(".md-search-result__list"), { childList: true });
+  }).observe(document.querySelector(".kb-search__list"), { childList: true });
 }"""
 
 
@@ -44,10 +45,8 @@ class Visit:
         else:
             self.page.keyboard.press("/")
         self.page.keyboard.insert_text(query)  # at once: no letter is answered by itself
-        # The theme reads the query when a key comes up, and once when its worker is ready.
-        self.page.keyboard.press("End")
         self.page.wait_for_function("answered")
-        links = self.page.locator(".md-search-result__item a")
+        links = self.page.locator(".kb-search__item a")
         links.first.wait_for()
         return links
 
@@ -71,17 +70,29 @@ class Served:
         return sorted(p.relative_to(self.out).as_posix() for p in found)
 
     def one_of_each_kind(self) -> list[str]:
-        """The largest page of each kind, whatever kinds there are.
-
-        Pages of a folder are of one kind; its index and the pages at the top are each their own.
-        """
+        """The largest page of each kind, whatever kinds there are."""
         largest: dict[str, str] = {}
         for page in self.pages():
-            top = page.split("/")[0] if "/" in page and not page.endswith("/index.html") else page
-            size = (self.out / page).stat().st_size
-            if top not in largest or size > (self.out / largest[top]).stat().st_size:
-                largest[top] = page
+            kind, size = _kind(page), (self.out / page).stat().st_size
+            if kind not in largest or size > (self.out / largest[kind]).stat().st_size:
+                largest[kind] = page
         return sorted(largest.values())
+
+
+RUN = re.compile(r"\d{8}T\d{6}Z-(.+)-[0-9a-f]{4}\.html")
+
+
+def _kind(page: str) -> str:
+    """Pages at the top, indexes and the topics of a kernel are each a kind of their own; runs of a
+    recipe are one, since its steps make the page; other pages of one folder and depth are one."""
+    top, *below = page.split("/")
+    if not below or below == ["index.html"]:
+        return page
+    if top == "kernels" and len(below) == 2:
+        return f"kernels/*/{below[1]}"
+    if run := RUN.fullmatch(below[-1]):
+        return f"{top}/{run[1]}"
+    return f"{top}/{min(len(below), 3)}"
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

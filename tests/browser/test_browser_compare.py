@@ -97,10 +97,10 @@ def test_the_newest_run_is_compared_with_its_baseline(timed: Served, visit: Open
     opened(seen, base)
     assert f"#a={NEW}/ours&b={NEW}/theirs" in seen.page.url
     assert [(row[0], row[3], row[4]) for row in rows(seen)] == [
-        ("quick/S=64", "4.00", "slower"),
-        ("quick/S=128", "0.250", "faster"),
-        ("quick/S=256", "1.01", "same"),
-        ("quick/other", "1.00", "same"),
+        ("words about set: S=64", "4.00", "slower"),
+        ("words about set: S=128", "0.250", "faster"),
+        ("words about set: S=256", "1.01", "same"),
+        ("words about set: other", "1.00", "same"),
     ]
     said = "1 of 4 slower by 300 %; 1 of 4 faster by 75 %; 1 missing"
     assert seen.page.locator("#kb-answer").inner_text() == said
@@ -119,13 +119,13 @@ def test_two_runs_on_two_machines(timed: Served, visit: Open) -> None:
     seen = visit(timed.http)
     opened(seen, timed.http, f"#a={NEW}/ours&b={OLD}/ours")
     assert [(row[0], row[3], row[4]) for row in rows(seen)] == [
-        ("quick/S=64", "2.00", "unlike"), ("quick/S=128", "0.250", "unlike"),
+        ("words about set: S=64", "2.00", "unlike"), ("words about set: S=128", "0.250", "unlike"),
     ]  # fmt: skip
     said = seen.page.locator("#kb-compare").text_content() or ""
-    assert "Nothing is ranked, because Card, SM clock differ." in said
+    assert "Nothing is ranked, different card, SM clock." in said
     assert "A <b>card</b>" in said
     assert "Only in A: 1" in said and "Only in B: 1" in said
-    assert "other: unlike in S" in said and "Not compared: 2" in said
+    assert "other: different S" in said and "Not compared: 2" in said
     seen.page.get_by_role("button", name="Swap A and B").click()
     seen.page.locator("td", has_text="0.500").wait_for()
     assert f"#a={OLD}/ours&b={NEW}/ours" in seen.page.url
@@ -151,7 +151,8 @@ def test_different_clocks_show_a_warning(
     assert any("SM clock" in text for text in warned) == (where == "warned")
     differs = seen.page.get_by_role("row", name="SM clock 1,410–1,440 MHz 1,980 MHz")
     assert differs.count() == (where != "alike")
-    alike = seen.page.locator("#kb-compare details", has_text="Alike").text_content() or ""
+    same = seen.page.locator("#kb-compare details", has_text="The same in both")
+    alike = same.text_content() or ""
     assert ("SM clock 1,410–1,440 MHz and 1,980 MHz" in alike) == (where == "alike")
 
 
@@ -171,7 +172,7 @@ def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open)
     seen.page.get_by_label("Only what changed").check()
     seen.page.get_by_role("button", name="B ÷ A").click()
     shown = rows(seen)
-    assert [row[0] for row in shown] == ["quick/S=128", "quick/S=64"]
+    assert [row[0] for row in shown] == ["words about set: S=128", "words about set: S=64"]
     # Hidden rows count in the figures; filtered ones do not.
     assert facts(seen)["Same"] == "1"
     address = seen.page.url
@@ -205,8 +206,8 @@ def test_the_comparison_as_markdown(timed: Served, visit: Open) -> None:
     seen.page.get_by_role("button", name="Copy as Markdown").click()
     seen.page.get_by_text("Copied.").wait_for()
     text = seen.page.evaluate("navigator.clipboard.readText()")
-    assert text.startswith("**no verdict; 3 unlike; 3 missing**")
-    assert "| quick/S=64 | 5.00 | 10.0 | 2.00 | unlike |" in text
+    assert text.startswith("**no verdict; 3 not comparable; 3 missing**")
+    assert "| words about set: S=64 | 5.00 | 10.0 | 2.00 | unlike |" in text
     assert "- Not comparable: 2" in text
     assert "- Card: A A <b>card</b>, B –" in text
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,11 @@ from browsing import Served, Visit
 
 from kbtool.ledger.fastest import nearest, why_none
 from kbtool.model.twin import Answers, MeasuredSet, ProblemField
+from kbtool.store.tree import KnowledgeBase
 
 Open = Callable[..., Visit]
 
+ROOT = Path(__file__).parents[2]
 DRAWN = 200
 NEAREST = """(questions) => questions.map(([machine, asked]) => ({
   nearest: kbFastest.nearest(machine, asked).map(one => [
@@ -104,6 +108,10 @@ def test_the_form_asks_and_the_address_keeps_what_was_asked(
     shown = seen.page.locator("#kb-fastest table").first.locator("tbody tr")
     assert shown.count() == len(first.case.arms)
     assert shown.first.locator("th").inner_text().startswith(first.fastest)
+    told = KnowledgeBase(ROOT).kernels[kernel].record.implementations[first.fastest]
+    assert shown.first.locator(".kb-meaning").inner_text() == told
+    labels = seen.page.locator("#kb-fastest label span").all_inner_texts()
+    assert all(name.partition(" ")[2] for name in labels if name != "Machine")
     commands = seen.page.locator("#kb-fastest pre").first.inner_text()
     assert commands == "\n".join(first.commands)
     assert "kbtool run-recipe" in commands
@@ -127,9 +135,40 @@ def test_what_was_never_measured_and_what_is_no_size_is_said(own: Served, visit:
     assert verdict(seen).startswith("Not measured. ")
 
 
+def test_a_shape_that_the_kernel_does_not_take_is_refused_as_by_the_command(
+    own: Served, visit: Open, kbtool: Callable[..., Any]
+) -> None:
+    seen = visit(own.http)
+    opened(seen, own.http, "split_k_attention")
+    for changed in ({"H": 8, "Hkv": 3}, {"H": 8, "Hkv": 2, "D": 100_000}, {"D": 64, "B": -1}):
+        for name, value in changed.items():
+            seen.page.locator(f"#kb-fastest input[list='kb-measured-{name}']").fill(str(value))
+        settings = [part for one in changed.items() for part in ("--set", "=".join(map(str, one)))]
+        done = kbtool("fastest", "split_k_attention", *settings, root=own.out.parent)
+        assert done.code == 2
+        assert verdict(seen).rstrip(".") in done.err, (verdict(seen), done.err)
+
+
+def test_a_case_and_the_chart_lead_to_each_other(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    opened(seen, own.http, "split_k_gemm", "#shape=M%3D16+N%3D4096+K%3D4096")
+    told = verdict(seen)
+    assert told.startswith("Measured: ")
+    seen.page.get_by_role("link", name="This case and its neighbours as a chart").first.click()
+    seen.page.wait_for_url("**/charts.html#*")
+    seen.page.wait_for_function("window.kbChart")
+    over = seen.page.locator("#kb-chart table thead th").first.inner_text()
+    size = {"M": "16", "N": "4,096", "K": "4,096"}[over]
+    seen.page.locator("#kb-chart table tbody th a", has_text=re.compile(f"^{size}$")).click()
+    seen.page.wait_for_url("**/fastest.html#*")
+    seen.page.locator("#kb-fastest .kb-verdict").wait_for()
+    assert verdict(seen) == told
+
+
 def test_it_works_by_keyboard_and_on_a_narrow_screen(own: Served, visit: Open) -> None:
     seen = visit(own.http, viewport={"width": 390, "height": 844})
-    opened(seen, own.http, "split_k_attention")
+    # A card: runs of this machine would change which one the page begins with.
+    opened(seen, own.http, "split_k_attention", "#on=NVIDIA+H200")
     first = seen.page.get_by_label("Machine")
     first.focus()
     seen.page.keyboard.press("Tab")
@@ -144,5 +183,5 @@ def test_without_scripts_the_tables_are_there(own: Served, visit: Open) -> None:
     seen = visit(own.http, java_script_enabled=False)
     seen.page.goto(f"{own.http}/kernels/split_k_gemm/fastest.html")
     assert "needs JavaScript" in seen.page.locator("#kb-fastest").inner_text()
-    seen.page.locator("details summary").first.click()
+    seen.page.locator("details:has(table) > summary").first.click()
     assert seen.page.locator("details table tbody tr").first.is_visible()

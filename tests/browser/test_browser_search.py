@@ -163,7 +163,7 @@ def test_a_question_finds_its_page_among_the_first_three(
     seen.goto(f"{address}/index.html")
     for query, wanted in QUESTIONS:
         seen.ask(query)
-        groups = seen.page.locator(".md-search-result__item")
+        groups = seen.page.locator(".kb-search__item")
         found = [
             re.sub(r"\?h=[^#]*", "", str(link.get_attribute("href")))
             for n in range(3)
@@ -212,3 +212,67 @@ def test_runs_come_after_records_but_for_their_own_name(own: Served, visit: Open
     mutants, by_name = seen.page.evaluate(RANKED, ["mutants of packed queries", run])
     assert not any(page.startswith("runs/") for page in mutants[:10])
     assert by_name[0].endswith(f"{run}.html")
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)], ids=["desk", "phone"])
+def test_the_search_is_worked_by_keys_and_by_touch(
+    own: Served, visit: Open, size: tuple[int, int]
+) -> None:
+    seen = visit(own.http, viewport={"width": size[0], "height": size[1]}, has_touch=True)
+    page = seen.page
+    seen.goto(f"{own.http}/index.html")
+    field, output = page.locator("[name=query]"), page.locator(".kb-search__output")
+    focused = "document.activeElement.className.split(' ')[0] || document.activeElement.name"
+    if size[0] < 960:
+        assert not field.is_visible()
+        page.locator(".md-header__button[for=__search]").tap()
+    else:
+        page.keyboard.press("s")
+    assert page.evaluate("document.activeElement.name") == "query"
+    links = seen.ask("undefined symbol")
+    assert output.is_visible() and links.count() > 3
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focused) == "kb-search__link"
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("document.activeElement.name") == "query"
+    page.keyboard.press("Escape")
+    assert not output.is_visible() and page.evaluate("document.activeElement === document.body")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "query" and output.is_visible()
+    page.keyboard.press("Enter")  # the first result
+    page.wait_for_url("**/*h=undefined+symbol*")
+    marks = page.locator("article mark").all_inner_texts()
+    assert {mark.lower() for mark in marks} >= {"undefined", "symbol"}
+
+
+def test_a_word_of_a_title_is_completed_while_it_is_typed(hostile: Served, visit: Open) -> None:
+    seen = visit(hostile.http)
+    seen.goto(f"{hostile.http}/index.html")
+    page, rest = seen.page, "document.querySelector('.kb-search__completed').textContent"
+    field = page.locator("[name=query]")
+    seen.ask("what regress")
+    page.wait_for_function(f"{rest} === 'ions'")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowRight")  # back to the end: not taken from within the word
+    assert field.input_value() == "what regress"
+    page.keyboard.press("ArrowRight")
+    assert field.input_value() == "what regressions"
+    page.wait_for_function(f"{rest} === ''")
+
+
+def test_results_are_added_as_one_scrolls(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/index.html")
+    seen.ask("kernel")
+    groups = seen.page.locator(".kb-search__item")
+    first = groups.count()
+    assert int(seen.page.locator(".kb-search__meta").inner_text().split()[0]) > first > 0
+    seen.page.locator(".kb-search__output").evaluate("e => e.scrollTo(0, e.scrollHeight)")
+    seen.page.wait_for_function(
+        "n => document.querySelectorAll('.kb-search__item').length > n", arg=first
+    )
+    seen.page.keyboard.press("Control+A")
+    seen.page.keyboard.insert_text("qzxqzx")
+    seen.page.wait_for_function(
+        "document.querySelector('.kb-search__meta').innerText === 'No page matches'"
+    )

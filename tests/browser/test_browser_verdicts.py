@@ -59,7 +59,7 @@ def shown(seen: Visit, base: str, a: str, b: str) -> tuple[str, dict[str, tuple[
     rows = seen.page.evaluate(
         """() => [...document.querySelectorAll("#kb-compare .kb-long")].map(name => {
             const cells = name.closest("tr").children;
-            return [name.textContent, cells[4].textContent, cells[3].dataset.sort];
+            return [name.dataset.case, cells[4].textContent, cells[3].dataset.sort];
         })"""
     )
     answer = seen.page.locator("#kb-answer").inner_text()

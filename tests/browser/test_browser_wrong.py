@@ -13,6 +13,8 @@ def test_a_symptom_leads_to_its_bugs_and_the_command_that_helps(own, visit, widt
     seen.page.wait_for_url("**/what-went-wrong.html")
     table = seen.page.locator("article table")
     every = table.locator("tbody tr").count()
+    frame = "e => e.closest('.md-typeset__scrollwrap').scrollWidth <= innerWidth"
+    assert table.evaluate(frame)  # no column is behind a scroll
     seen.page.get_by_label("Filter").fill("undefined symbol")
     shown = table.locator("tbody tr:visible")
     assert 0 < shown.count() < every

@@ -43,7 +43,7 @@ def test_findings_by_grade_with_links_to_their_places(base: Knowledge) -> None:
     assert "sessions/2025-01-01-a.md#claims.cheap" in decision
     assert "sessions/2025-01-01-a.md#outcome" in decision and "| 0.35 USD |" in decision
     assert "claims.wrong" in inconsistent and "1,000 times as much" in inconsistent
-    assert "Ada Lovelace" in inconsistent and "left so: the log's" in inconsistent
+    assert "Ada Lovelace" in inconsistent and "acknowledged: the log's" in inconsistent
     assert "claims.unsaid" in undetermined
     assert rest.startswith("By record") and "| 1 | 2 | 1 | 1 |" in rest
     assert "claims.right is consistent" in unescape(page)

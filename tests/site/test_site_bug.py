@@ -168,7 +168,7 @@ def test_a_bug_a_decision_and_the_pattern_that_they_became_lead_to_each_other(ro
     made = unescape(pattern.page(index, index.patterns["P01"]))
     assert card(made, "Taught by bugs") == f"[a](../bugs/{FIRST}/a.md)"
     assert card(made, "Decisions") == "[0026: Plan <by> bandwidth](../adr/0026-plan.md)"
-    assert "../../patterns/P01.md" in card(bug_page(index, FIRST, "a"), "Became")
+    assert "../../patterns/P01.md" in card(bug_page(index, FIRST, "a"), "Became pattern")
     assert "Became" not in bug_page(index, FIRST, "b")
     why = {mention.why for mention in index.mentions[at.bug_page(FIRST, "a")]}
     assert "pattern that it became" in why
@@ -287,6 +287,24 @@ def test_open_bugs_come_first_and_have_a_place_to_lead_to(root):
     assert part(made, "open").strip() == "*No bug is open.*"
     made = listing(index_of(trees.empty(root / "empty")))
     assert "No session's record names a bug." in part(made, "open")
+
+
+def test_bugs_known_only_as_edits_have_a_table_of_their_own(root):
+    edit = {"id": "m", "kernel": "copy", "target": "cpu", "file": "a", "find": "b", "put": "c"}
+    bugs = [
+        named("seen", status="unknown", mutants=[{**edit, "id": "m1"}], symptom="rows of NaN"),
+        named("edit", status="unknown", mutants=[edit], cause="the bound is off by one"),
+    ]
+    change(root, FIRST, fixes=[], bugs=bugs, unknown={})
+    index = index_of(root)
+    made = listing(index)
+    assert f"({FIRST}/seen.md)" in part(made, "others")
+    (row,) = (line for line in part(made, "edits").splitlines() if ".md)" in line)
+    assert f"({FIRST}/edit.md)" in row and "the bound is off by one" in row
+    assert "1 more bug of which records have a cause" in part(made, "edits")
+    assert "[1](#edits)" in made and f"{len(index.bugs) - 1} bugs, " in made
+    says = "No record says that the sources ever had it"
+    assert says in bug_page(index, FIRST, "edit") and says not in bug_page(index, FIRST, "seen")
 
 
 def test_open_bugs_and_the_others_have_the_same_columns_and_all_are_on_the_page(root):

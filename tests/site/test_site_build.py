@@ -106,6 +106,7 @@ def test_a_missing_page_leads_back_from_below_the_path_of_the_site(tmp_path: Pat
     page = read_site(root / "site")["404.html"]
     assert "A & B has no page at this address" in page.text
     assert {"/kb/index.html", "/kb/patterns/index.html", "/kb/bugs/index.html"} <= set(page.links)
+    assert "/kb/guide/index.html" in page.links, "sections of the navigation too"
 
 
 def test_no_heading_skips_a_level(real_site: Site) -> None:

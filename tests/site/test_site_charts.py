@@ -366,6 +366,22 @@ def test_the_name_of_a_row_stands_clear_of_its_marks() -> None:
     assert labels[0] < labels[1] - 11 - 2 * 5.5
 
 
+def test_the_line_that_marks_are_held_against_crosses_no_name() -> None:
+    cases = [Row(name, {"a": Mark(2.0, name)}) for name in ("one", "two")]
+    svg = parsed(rows("t", Axis("x", "log2"), ["a"], cases, 1.0))
+    (line,) = (one.get("d", "") for one in svg.iter("path") if one.get("class") == "kb-reference")
+    spans = [
+        (float(top), float(top) + float(long))
+        for top, long in re.findall(r"M[\d.]+,([\d.]+)v([\d.]+)", line)
+    ]
+    names = [float(one.get("y", "")) for one in svg.iter("text") if one.get("class") == "kb-case"]
+    heights = [y for _, y in places(svg).values()]
+    assert len(spans) == len(names) == len(heights) == 2
+    for (top, foot), height in zip(spans, heights, strict=True):
+        assert top < height < foot, "it stands beside the mark"
+        assert not any(name - 11 < foot and top < name + 3 for name in names), "and beside no name"
+
+
 def test_an_arrow_for_a_ceiling_is_explained() -> None:
     near, far = (Row("r", {"a": Mark(8.0, "a")}, Mark(at, "c")) for at in (7.0, 0.001))
     legends = ["".join(parsed(rows("t", Axis("x", "log2"), ["a"], [one])).itertext())

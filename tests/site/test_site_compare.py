@@ -64,7 +64,7 @@ def test_the_data_of_a_run_are_its_records(tmp_path: Path) -> None:
     )
     told = {one["name"]: one["value"] for one in run["conditions"]}
     assert told["Commit"] == "7e12345, work tree changed"
-    assert told["Protocol"] == "words about protocol"
+    assert told["Measurement settings"] == "words about protocol"
     # Without a card the processor weighs, and a card is no condition.
     assert "Card" not in told
     assert {one["name"] for one in run["conditions"] if one["weighs"]} >= {"Processor", "Device"}

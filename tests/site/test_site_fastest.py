@@ -54,16 +54,29 @@ def test_the_script_has_the_same_as_answers(tmp_path: Path) -> None:
     name, data = called(scripts(index)[at.measured_script("copy")])
     assert (name, data["kernel"], data["rule"]) == ("kbtoolMeasured", "copy", every["rule"])
     assert data["fields"] == every["fields"]
+    assert data["results"] == every["results"]
+    full = [case.model_dump(mode="json") for of in index.measured["copy"] for case in of.cases]
     known = {field["name"]: field["default"] for field in data["fields"]["copy"]}
-    for short, full in zip(data["results"], every["results"], strict=True):
-        for one, other in zip(short.pop("cases"), full.pop("cases"), strict=True):
-            assert {**known, **one.pop("case")} == {**known, **other.pop("case")}
-            assert _without_null(other) == one
-        assert short == full
+    short = [case for of in data["results"] for case in of["cases"]]
+    for one, other in zip(short, full, strict=True):
+        assert {**known, **one.pop("case")} == {**known, **other.pop("case")}
+        assert _without_null(other) == one
     assert all(
         (tmp_path / "kb").exists() and page.endswith(".html") for page in data["pages"].values()
     )
     assert set(data["pages"]) == {run for one in every["results"] for run in one["runs"]}
+
+
+def test_names_of_implementations_are_explained_beside_their_times(tmp_path: Path) -> None:
+    made = make(tmp_path / "kb", sized(NEW), sized(LARGE))
+    topics = [at.topic_page("copy", name) for name in ("results", "charts")]
+    run = next(page for page in made if NEW["id"] in page)
+    for page in (PAGE, at.kernel_page("copy"), *topics, run):
+        assert "<code>base</code>: what came <b>before</b>" in unescape(made[page]), page
+        assert "was not timed" not in made[page]
+    script = scripts(Index(KnowledgeBase(tmp_path / "kb")))[at.measured_script("copy")]
+    data = called(script)[1]
+    assert data["implementations"]["base"] == "what came <b>before</b>"
 
 
 def _without_null(value: Any) -> Any:

@@ -14,6 +14,7 @@ from kbtool.markdown.figures import counted, figure, many
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.kinds.profile import KernelLaunch, ProfileCase, ProfileResult
 from kbtool.model.run import Run
+from kbtool.model.words import significant
 from kbtool.runner.words import headline
 from kbtool.site.pages.run import RunLinks
 from kbtool.steps.benchmark.report import span
@@ -48,6 +49,14 @@ def test_a_moment_has_its_zone_where_it_is_known() -> None:
 @given(st.text())
 def test_text_without_figures_is_unchanged(text: str) -> None:
     assert figure(text) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.9998, "1.00"), (9.996, "10.0"), (999.6, "1,000"), (0.9994, "0.999"), (-0.9998, "-1.00")],
+)
+def test_what_is_rounded_up_to_a_power_of_ten_has_three_digits(value: float, shown: str) -> None:
+    assert significant(value) == shown
 
 
 def test_a_whole_number_keeps_every_digit() -> None:

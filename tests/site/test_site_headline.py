@@ -113,10 +113,12 @@ def test_two_runs_of_one_commit_give_one_headline_by_dtype() -> None:
 
 
 @pytest.mark.slow
-def test_the_verdict_is_what_its_runs_say() -> None:
+@pytest.mark.parametrize("name", ["split_k_attention", "split_k_gemm"])
+def test_the_verdict_is_what_its_runs_say(name: str) -> None:
     """Computed again from the files of the runs: without the rule's own code."""
     index = Index(KnowledgeBase(REPOSITORY))
-    kernel = index.kernels["split_k_attention"]
+    assert set(index.verdicts) == {"split_k_attention", "split_k_gemm"}
+    kernel = index.kernels[name]
     found = verdict(groups(index.runs_of(kernel=kernel.id), kernel))
     assert found is not None and found.between
     commit = found.headlines[0].newest.run.repository.commit

@@ -267,7 +267,7 @@ def test_a_recipe_s_command_repeats_no_default_and_an_empty_one_is_a_word(root):
     index = index_of(root)
     made = unescape(recipe.page(index, *index.recipes["copy"]))
     assert "<code>kbtool run-recipe copy</code>" in made
-    assert "| <code>part</code> | str | empty | a part |" in made
+    assert "| <code>part</code> | text | empty | a part |" in made
     assert "<code></code>" not in made
 
 
@@ -403,9 +403,19 @@ def test_a_run_says_what_took_part(root):
     assert "{#identity}" not in newest(root)
 
 
+def test_what_a_run_calls_an_arm_is_an_implementation_on_its_page(root):
+    steps = copy.deepcopy(template(root)["steps"])
+    result = next(step for step in steps if step["id"] == "time")["result"]
+    result["protocol"] = "5 samples an arm, arms in turn, on an Arm64 or ARM processor"
+    put_run(root, 1, steps=steps)
+    said = "5 samples an implementation, implementations in turn, on an Arm64 or ARM processor"
+    assert said in unescape(newest(root))
+
+
 def test_how_it_was_timed_stands_before_the_charts_of_which_each_set_has_one(root):
     made = unescape(newest(root))
-    assert made.index("Protocol: words about protocol") < made.index("kb-plot")
+    assert "<summary>How it was timed</summary>\n\nwords about protocol" in made
+    assert made.index("How it was timed") < made.index("kb-plot")
     assert made.count("kb-plot") == 1
     steps = copy.deepcopy(template(root)["steps"])
     cases = next(step for step in steps if step["id"] == "time")["result"]["cases"]

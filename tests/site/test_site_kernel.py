@@ -35,6 +35,7 @@ KERNEL = {
             "architectures": ["sm_90a"], "variants": {"plain": {}, "vector": {}},
         },
     },
+    "implementations": {"base": "what came <b>before</b>", "never": "was not timed"},
     "case_fields": {"S": {"type": "int", "default": "1", "help": "size"},
                     "dtype": {"type": "str", "default": "float32", "help": "type"}},
     "case_sets": {"small": {"title": "Small", "cases": [{"name": "s", "S": "64"}],
@@ -186,13 +187,14 @@ def test_the_newest_run_of_each_case_set_counts(page: dict[str, str]) -> None:
     assert "| 0.500 least 0.500; 1 of 1 lost | base, the only peer timed |" in plain(large)
     assert "| 0.500 0.500–0.500 |" in plain(each)
     # 3,000,000 bytes at 1000 GB/s take 3 µs of 4.
-    assert "| 75.0 % " in large
+    assert "| 75.0 % " in plain(large)
 
 
 def test_it_says_why_a_figure_is_missing(page: dict[str, str], tmp_path: Path) -> None:
     results = page["results"]
-    assert "peer, Small (1): no data because it takes no halves" in results
-    assert "peer, Large (1): no data because the run did not time it" in results
+    assert "- peer: it takes no halves: Small (1 case)" in results
+    assert "peer: the run did not time it" not in results, "a dash says it"
+    assert "A dash: no run of the commit timed the peer there, unless" in results
     alone = topics(make(tmp_path / "kb"))["validation"]
     assert "no data because the kernel was never run here" in alone
 
@@ -202,7 +204,7 @@ def test_the_command_that_measured_a_table_is_below_it(page: dict[str, str]) -> 
     assert "# No known commit holds what was measured." in results  # its work tree was changed
     assert "kbtool run-recipe copy --set seed=13" in results
     assert "kbtool run-recipe copy --set seed=11" not in results  # nothing shown is from it
-    told = [line for line in results.splitlines() if line.startswith("Small: run of")]
+    told = [line for line in results.splitlines() if "</span>Small: run of" in line]
     assert "<code>1212121+</code> and uncommitted changes" in "".join(told)
     assert all("compare.html#a=" in line for line in told)
 
@@ -280,8 +282,10 @@ def test_the_first_page_has_the_verdict_and_each_peer(made: dict[str, str]) -> N
     shown = unescape(made[at.kernel_page("copy")])
     assert (
         "Copy, H1, in a chain of its own calls: 4.00 times the speed of the best peer in Small"
-        " (2.00 to 8.00). Peers: base and peer.\n"
+        " (2.00 to 8.00). Peers: base and peer. [Measure it again](copy/results.md#again.2"
     ) in shown
+    (anchor,) = set(re.findall(r"results\.md#(again\.[^)]*)", shown))
+    assert f'id="{anchor}"' in unescape(made[at.topic_page("copy", "results")])
     (row,) = (line for line in shown.splitlines() if line.startswith("| Small"))
     assert [plain(cell).strip() for cell in row.strip("| ").split(" | ")] == [
         "Small 2 cases", "4.00 2.00–8.00", "4.00 2.00–8.00", "4.00 4.00–4.00 1 of 2 cases",
@@ -538,7 +542,7 @@ def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
     assert marks[reads][1] > on_roof and marks[computes][1] < top  # below it, and above it
     assert "| 600 % <small>arithmetic</small> |" in results
     (link,) = {one.get("href") for one in svg.iter("a")}
-    assert at.relative(link or "", ".") == f"../../runs/{trees.session_id(0)}/{record['id']}.html"
+    assert link == f"../../runs/{trees.session_id(0)}/{record['id']}.html"
     old = make(tmp_path / "old", NEW)
     assert "Roofline" not in old[CHARTS] and "<small>reading</small>" not in topics(old)["results"]
     loud = copy.deepcopy(record)

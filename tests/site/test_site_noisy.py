@@ -145,12 +145,12 @@ def test_a_history_leaves_noisy_runs_out_of_its_course(tmp_path: Path) -> None:
     assert [said.rpartition(": ")[2] for said in points] == [
         "2.00 × the speed of base", "4.00 × the speed of base",
     ]  # fmt: skip
-    assert "Left out of the course: 1 noisy run." in history
+    assert "Not in the chart: 1 noisy run." in history
     assert "1515151</text>" not in history
     (row,) = (x for x in history.splitlines() if x.startswith("|") and "1515151" in x)
     assert f"| {DASH} |" in plain(row)
     alone = page["history"].partition("### a processor")[2].partition("### ")[0]
-    assert "No course to show because one quiet run timed it so far." in alone
+    assert "No chart because one quiet run timed it so far." in alone
 
 
 def test_the_page_of_a_noisy_run_has_times_and_dashes() -> None:

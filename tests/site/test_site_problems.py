@@ -12,7 +12,7 @@ from test_site_kernel import make, plain, run, topics
 
 SMALL = {"s float32": {"ours": 10, "base": 40}, "s float16": {"ours": 10, "base": 40}}
 OTHERS = {"t float32": {"ours": 10, "base": 20}}
-LEFT_OUT = "1 run left out: another problem"
+LEFT_OUT = "1 run of another problem"
 
 
 def identity(problem: str) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def test_the_history_on_the_home_page_is_of_one_problem(tmp_path: Path) -> None:
     header, row = results_of(root)
     told = dict(zip(header, row, strict=True))["History"]
     # The template's own run has a third problem.
-    assert "2 threads: 3.00, 4.00<" in told and "2 runs left out: another problem" in told
+    assert "2 threads: 3.00, 4.00<" in told and "without 2 runs of another problem" in told
 
 
 def test_the_charts_of_a_kernel_are_of_one_problem(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_charts_of_a_kernel_are_of_one_problem(tmp_path: Path) -> None:
     middle = solving("b", run(12, SMALL, "H1"))
     newest = solving("b", run(13, SMALL, "H1"))
     page = topics(make(tmp_path / "kb", first, middle, newest))
-    assert f"Left out of the course: {LEFT_OUT}." in page["history"]
+    assert f"Not in the chart: {LEFT_OUT}." in page["history"]
     assert first["repository"]["commit"][:7] in page["history"], "the table has every run"
     assert "another problem" not in page["results"]
 
@@ -51,7 +51,7 @@ def test_case_sets_of_another_problem_are_shown_separately(tmp_path: Path) -> No
     results = page["results"]
     rows = [plain(line) for line in results.splitlines() if "another problem" in line]
     assert any(row.startswith("| Small") for row in rows)
-    assert f"Left out of the charts: {LEFT_OUT}." in results
+    assert f"Not in the charts: {LEFT_OUT}." in results
     alike = {**small, "identity": others["identity"]}
     page = topics(make(tmp_path / "kb2", alike, others))
     assert "another problem" not in page["results"]

@@ -31,7 +31,7 @@ def test_the_page_says_what_the_command_says():
     assert found.found
     for line in found.found:
         for one in line.beside:
-            assert (one.answer if has_case(one) else "not compared") in made
+            assert (one.answer if has_case(one) else "No case in common with") in made
         if line.before is not None:
             earlier, newest = (side.newest.commit[:8] for side in (line.before.a, line.before.b))
             assert f"kbtool compare {earlier} {newest}" in made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 
 import site_trees as trees
@@ -26,6 +27,9 @@ symptoms:
     architectures: [sm_90]
     patterns: [P01, P99]
     values: {places: {after: 'of '}}
+    causes:
+      - {sign: '(?i)at <night>', advice: 'The backup holds ${places}.', command: backup --wait}
+      - {sign: holiday, advice: Nobody is there.}
 """
 
 
@@ -45,6 +49,9 @@ def test_each_symptom_has_its_message_its_advice_and_its_pattern(tmp_path: Path)
         "Wait for a place, of which there are N.", "launcher --status",
         "Only for <code>sm&#95;90</code>.",
         "](../../patterns/P01.md)", "our launcher",
+        "<summary>2 causes that other details of the text give away</summary>",
+        "| <code>at &#60;night&#62;</code> | The backup holds N. | <code>backup --wait</code> |",
+        "| <code>holiday</code> | Nobody is there. | – |",
     ):  # fmt: skip
         assert text in page, text
     assert "P99" not in page
@@ -70,3 +77,26 @@ def test_the_links_between_patterns_and_symptoms_lead_somewhere(real_site: Site)
         page, _, name = link.removeprefix("../").partition("#")
         assert name in real_site.pages[page].ids
         assert path in {one.lstrip("./") for one in real_site.pages[page].links}
+
+
+def test_the_thread_that_a_wording_is_from_is_a_link(tmp_path: Path) -> None:
+    base = trees.make(tmp_path / "kb", sessions=1)
+    (base / "symptoms").mkdir()
+    thread = "https://example.org/issues/1"
+    text = OWN.replace("source: our launcher", f"source: {thread}")
+    (base / "symptoms" / "launcher.yaml").write_text(text)
+    page = pages(Index(KnowledgeBase(base)))[at.symptoms_page("launcher")]
+    assert f'Wording from: <a href="{thread}" rel="noopener noreferrer">' in html.unescape(page)
+
+
+def test_a_long_page_begins_with_a_list_of_its_symptoms(tmp_path: Path) -> None:
+    made = _made(tmp_path / "kb")
+    index = Index(KnowledgeBase(tmp_path / "kb"))
+    known = index.base.catalogue["nvcc"].symptoms
+    page, listed = html.unescape(made[at.symptoms_page("nvcc")]), 0
+    for one in known:
+        first = page.index(f"(#{one.id})")
+        listed += first < page.index(f"{{#{known[0].id}}}")
+    assert listed == len(known) > 8
+    assert f"All {listed} symptoms of this page" in page
+    assert "symptoms of this page" not in made[at.symptoms_page("launcher")]

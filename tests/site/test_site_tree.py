@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+import urllib.error
 import urllib.request
 from datetime import date
 from decimal import Decimal
@@ -20,9 +21,8 @@ from kbtool.markdown.figures import money, significant
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
 from kbtool.site import needs
-from kbtool.site.html import build as build_module
 from kbtool.site.html.build import SOURCE, _guide_aside, build, load_config, write_source
-from kbtool.site.html.serve import Live, free_port, serve, watched
+from kbtool.site.html.serve import HOST, free_port, serve
 from kbtool.site.html.tree import packaged, source_files, write
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
@@ -179,53 +179,6 @@ def test_without_the_extra_the_command_names_it(
     assert "pip install 'kbtool[site]'" in capsys.readouterr().err
 
 
-def test_a_change_is_regenerated_and_nothing_else(root: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    out = tmp_path / "out"
-    live = Live(root, out, said.append)
-    assert not live.show()
-    assert live.bring_up_to_date() > 0
-    stamp = (out / "index.html").stat().st_mtime_ns
-    assert live.bring_up_to_date() == 0
-    assert not live.show()
-    assert (out / "index.html").stat().st_mtime_ns == stamp
-    assert {path.name for path in watched(root)} == {"sessions", "patterns", "kernels"}
-
-
-def test_the_record_that_changed_is_shown_before_whatever_else_shows_it(
-    root: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    live = Live(root, out, print)
-    live.show()
-    live.bring_up_to_date()
-    change(root, objective="another objective", title="another title")
-    page = out / "sessions" / f"{trees.session_id(0)}.html"
-    listing = out / "sessions" / "index.html"
-    assert live.show()
-    assert "another objective" in page.read_text() and "another title" in page.read_text()
-    assert "another title" not in listing.read_text()
-    assert not live.show()
-    live.bring_up_to_date()
-    assert "another title" in listing.read_text()
-    assert "another objective" in (out / "search" / "search_index.js").read_text()
-
-
-def test_pages_that_changed_alone_are_those_of_a_whole_build(root: Path, tmp_path: Path) -> None:
-    """Whether a change is added to a site or was there from the beginning makes no difference."""
-    live = Live(root, tmp_path / "live", print)
-    live.bring_up_to_date()
-    stays = (tmp_path / "live" / "guide" / "index.html").stat().st_mtime_ns
-    change(root, objective="another objective", title="another title", tags=["l4"], steps=[])
-    live.bring_up_to_date()
-    assert (tmp_path / "live" / "guide" / "index.html").stat().st_mtime_ns == stays
-    build_module.build(root, tmp_path / "whole", date.today())
-    whole = {p.relative_to(tmp_path / "whole"): p for p in (tmp_path / "whole").rglob("*.*")}
-    for path, file in whole.items():
-        if file.is_file() and file.suffix in {".html", ".json", ".js"}:
-            assert (tmp_path / "live" / path).read_bytes() == file.read_bytes(), path
-
-
 def test_a_port_in_use_is_reported(root: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -235,7 +188,9 @@ def test_a_port_in_use_is_reported(root: Path) -> None:
             serve(root, port, print)
 
 
-def test_the_server_shows_a_changed_record(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_shows_a_changed_record_and_what_is_wrong_with_a_broken_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The whole of serve, on a free port of the loopback interface."""
     from mkdocs import livereload
 
@@ -247,7 +202,7 @@ def test_the_server_shows_a_changed_record(root: Path, monkeypatch: pytest.Monke
         begin(server)
 
     monkeypatch.setattr(livereload.LiveReloadServer, "serve", remember)
-    port = free_port(0)
+    port = free_port(HOST, 0)
     said: list[str] = []
     thread = threading.Thread(target=serve, args=(root, port, said.append), daemon=True)
     thread.start()
@@ -255,11 +210,26 @@ def test_the_server_shows_a_changed_record(root: Path, monkeypatch: pytest.Monke
     assert wait_for(page, "words about title", 30)
     change(root, title="another title")
     took = wait_for(page, "another title", 15)
+    assert took is not None and took < 10
+    assert wait_for(f"http://127.0.0.1:{port}/sessions/", "another title", 15)
+    record = root / "sessions" / trees.session_id(0) / "session.yaml"
+    record.write_text("<i>: [")
+    assert wait_for(page, "session.yaml:2: yaml", 15)
+    shown = read(page)
+    assert shown.index('role="alert"') < shown.index("<h1") < shown.rindex("another title")
+    assert wait_for(f"http://127.0.0.1:{port}/search/search_index.json", "another title", 60)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        read(f"http://127.0.0.1:{port}/nowhere.html")
+    assert refused.value.code == 404 and "no such page" in refused.value.read().decode()
     servers[0].shutdown()
     thread.join(10)
     assert not thread.is_alive()
-    assert took is not None and took < 10
     assert any(line.startswith("open http://127.0.0.1:") for line in said)
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return str(answer.read().decode())
 
 
 def wait_for(url: str, words: str, limit: float) -> float | None:

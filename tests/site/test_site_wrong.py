@@ -51,11 +51,12 @@ def rows(base: Knowledge) -> list[list[str]]:
 def test_each_symptom_has_its_pattern_its_bugs_its_loss_and_its_remedy(base):
     made = rows(base)
     assert len(made) == 3  # the sign, the symptom, and the fault, which was met twice
-    seen, does, lost, patterns, bugs, where = zip(*made, strict=True)
-    assert set(seen) == {
-        "The tail of the output is zero", "<code>row 7 is zero</code>", "The last rows are zero",
+    told, does, lost, patterns, bugs = zip(*made, strict=True)
+    assert set(told) == {
+        "The tail of the output is zero", "<code>row 7 is zero</code>",
+        "The last rows are zero <br><small>build</small>",
     }  # fmt: skip
-    assert set(where) == {"–", "build"}
+    seen = [one.partition(" <br>")[0] for one in told]
     assert {re.sub(r"\W+", " ", one).strip() for one in patterns} == {
         "P01 A lesson patterns P01 md"
     }
@@ -68,6 +69,18 @@ def test_each_symptom_has_its_pattern_its_bugs_its_loss_and_its_remedy(base):
     assert remedies["The tail of the output is zero"] == "<code>kbtool patterns P01</code>"
     assert remedies["<code>row 7 is zero</code>"].startswith("Look at the tail.<br>")
     assert remedies["The last rows are zero"].startswith("The rest is a tile too<br>")
+
+
+def test_a_symptom_of_two_patterns_is_one_row(base):
+    base.pattern("P02", PATTERN.replace("Look at the tail.", "Look ahead."))
+    (row,) = (row for row in rows(base) if row[0] == "<code>row 7 is zero</code>")
+    assert row[1].removeprefix('<span class="kb-long">').removesuffix("</span>") == (
+        "Look at the tail.<br><code>kbtool patterns P01</code>"
+        "<br>Look ahead.<br><code>kbtool patterns P02</code>"
+    )
+    assert re.findall(r"patterns/(P\d+)", row[3]) == ["P01", "P02"]
+    assert row[4].count("lost-rows.md") == 2, "each meeting once"
+    assert re.sub("<(?!br).*?>", "", row[2]) == "25 min<br>1.00 USD"
 
 
 def test_a_pattern_with_a_recipe_is_followed_by_it(base):
@@ -89,11 +102,20 @@ def test_a_message_of_a_tool_that_a_pattern_knows_is_a_symptom_too(base):
         " example: abc, source: mine, advice: Look.}\n",
     )
     found = [row for row in rows(base) if "symptoms/mine" in row[0]]
-    assert [row[-1] for row in found] == ["My tool"]
     (row,) = found
-    assert row[0] == "[A row is zero](symptoms/mine/index.md#zero)"
+    assert row[0] == "[A row is zero](symptoms/mine/index.md#zero) <br><small>My tool</small>"
     assert row[4].count("lost-rows.md") == 2  # its error message is such a line
     assert row[1] == "<code>look --at N</code>"
+
+
+def test_of_many_bugs_the_first_are_named_and_the_pattern_has_the_others(base):
+    bug = "  - {{id: b{0}, title: Fault {0}, symptom: Sign {0}, status: open}}\n"
+    base.session("2025-01-03-c", "bugs:\n" + "".join(map(bug.format, range(8))))
+    named = ", ".join(f"'2025-01-03-c#bugs.b{n}'" for n in range(8))
+    base.pattern("P02", f"bugs: [{named}]\nsigns: [Eight faults]\n")
+    (row,) = (row for row in rows(base) if row[0] == "Eight faults")
+    assert re.findall(r"\[(?:Fault )?(.*?)\]", row[4]) == [*"012345", "and 2 more"]
+    assert "[and 2 more](patterns/P02.md)" in row[4]
 
 
 def test_what_nobody_knows_is_left_open(tmp_path):

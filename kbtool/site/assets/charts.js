@@ -10,7 +10,7 @@
   var el = window.kbTables.el, digits = window.kbTables.digits, load = window.kbTables.load;
   var same = window.kbMeasured.same, valueOf = window.kbMeasured.valueOf;
   var text = window.kbMeasured.text, shown = window.kbMeasured.shown;
-  var chooser = window.kbMeasured.chooser, labelled = window.kbMeasured.labelled;
+  var chooser = window.kbMeasured.chooser, labelled = window.kbMeasured.labelled, gist = window.kbMeasured.gist;
   var home = mount.dataset.home, axes = JSON.parse(mount.dataset.axes), start = JSON.parse(mount.dataset.start);
   var arms = JSON.parse(mount.dataset.arms).map(function (one) {
     return { name: one[0], tone: one[1], shape: one[2], face: one[3] };
@@ -118,7 +118,7 @@
     }
     offered().forEach(function (name) {
       var values = choices(name), known = field(name);
-      add(name, known ? name : name === "machine" ? "Machine" : "Target", known && known.help.length <= 48 ? known.help : "",
+      add(name, known ? name : name === "machine" ? "Machine" : "Target", known ? gist(known.help) : "",
         values.map(function (value) { return [text(value), shown(value)]; }), text(chosen[name]), function (words) {
           settle(name, values.find(function (value) { return text(value) === words; }));
         });
@@ -396,14 +396,16 @@
     return made;
   }
 
-  /* The figures of the line, each with a link to its run. */
+  /* The figures of the line, each with a link to its run; a size leads to what is fastest there. */
   function list() {
     var head = el("tr", {}, el("th", {}, chosen.over)), body = el("tbody");
     drawnArms.forEach(function (arm) { head.append(el("th", {}, arm.name)); });
     var floor = measure() !== "ratio" && line.some(function (row) { return row.item.floor_us !== undefined; });
     if (floor) head.append(el("th", {}, "Least time"));
     line.forEach(function (row) {
-      var made = el("tr", {}, el("th", { scope: "row" }, property(row, chosen.over).toLocaleString("en")));
+      var size = el("a", { href: window.kbMeasured.addressOf("fastest.html", row.set, fields, row.item.case) },
+        property(row, chosen.over).toLocaleString("en"));
+      var made = el("tr", {}, el("th", { scope: "row" }, size));
       drawnArms.forEach(function (arm) {
         var values = valuesOf(row.item, arm.name, measure());
         made.append(values ? el("td", {}, el("a", { href: runOf(row, arm) }, digits(values[0])),

@@ -75,7 +75,7 @@
     var fields = Object.keys(item.fields).filter(function (key) {
       return key in other.fields && JSON.stringify(item.fields[key]) !== JSON.stringify(other.fields[key]);
     });
-    if (fields.length) return Object.assign(row, { verdict: "unlike", why: "unlike in " + fields.join(", ") });
+    if (fields.length) return Object.assign(row, { verdict: "unlike", why: "different " + fields.join(", ") });
     var mine = item.arms[a.arm], theirs = other.arms[b.arm];
     var metric = ["between", "chain"].find(function (name) {
       return !mine.wrong && !theirs.wrong && mine[name] && theirs[name];
@@ -137,7 +137,7 @@
       parts.push(!judged ? "no verdict" : told === 1 ? "no change in 1 case"
         : "no change in " + judged + (judged < told ? " of " + told : "") + " cases");
     }
-    [["too noisy", "too noisy to tell"], ["unlike", "unlike"], ["missing", "missing"]].forEach(function (each) {
+    [["too noisy", "too noisy to tell"], ["unlike", "not comparable"], ["missing", "missing"]].forEach(function (each) {
       var left = of(rows, each[0]).length;
       if (left) parts.push(left + " " + each[1]);
     });
@@ -196,9 +196,13 @@
     });
   }
 
-  function full(one) {
-    return (one.set ? one.set + "/" : "") + one.name;
-  }
+  /* What a case set is called; its name where neither run's kernel has it any more. */
+  function titleOf(set) { return a.data.titles[set] || b.data.titles[set] || set; }
+
+  /* The name of a condition inside a sentence: SM clock and CUDA stay as they are. */
+  function inLine(name) { return /^[A-Z]{2}/.test(name) ? name : name[0].toLowerCase() + name.slice(1); }
+
+  function full(one) { return (one.set ? titleOf(one.set) + ": " : "") + one.name; }
 
   function named(one) {
     return one.arm + " (" + one.run.label + ")";
@@ -329,13 +333,15 @@
     arm.id = "kb-" + letter + "-arm";
     var made = el("fieldset", {}, el("legend", {}, letter.toUpperCase() + (letter === "b" ? ", which the verdicts are about" : "")));
     made.append.apply(made, fields.concat([el("label", {}, "Run ", run), el("label", {}, "Implementation ", arm)]));
+    var meaning = one.data.implementations[one.arm];
+    if (meaning) made.append(el("p", {}, el("small", {}, one.arm + ": " + meaning)));
     if (!found.length) made.append(el("p", { role: "status" }, "No run has all of these."));
     return made;
   }
 
   function filters(sets) {
     var set = el("select", { id: "kb-set" }, option("", "all", chosen.set));
-    sets.forEach(function (name) { set.append(option(name, name, chosen.set)); });
+    sets.forEach(function (name) { set.append(option(name, titleOf(name), chosen.set)); });
     var words = el("input", { type: "search", id: "kb-words", value: chosen.q });
     var noise = el("input", { type: "checkbox", id: "kb-noise" });
     noise.checked = chosen.noise === "hide";
@@ -361,7 +367,7 @@
     if (grave.length) {
       var rest = grave.filter(function (row) { return row.name !== "Problem"; });
       var why = (rest.length < grave.length ? ["another problem"] : []).concat(rest.length
-        ? ["because " + rest.map(function (row) { return row.name; }).join(", ") + (rest.length === 1 ? " differs" : " differ")] : []);
+        ? ["different " + rest.map(function (row) { return inLine(row.name); }).join(", ")] : []);
       out.append(warning("Nothing is ranked, " + why.join("; ") + ". A ratio tells of that as much as of the code. See Conditions."));
     }
     noises(a, b).forEach(function (why) { out.append(warning(why)); });
@@ -390,7 +396,7 @@
     });
     var shown = pairs.filter(function (one) { return chosen.noise !== "hide" || one.verdict in TONE; });
     var made = table(["Case", "A (µs)", "B (µs)", "B ÷ A", "B is"], shown.map(function (one) {
-      return el("tr", {}, el("td", {}, el("span", { class: "kb-long" }, full(one))), time(one.a), time(one.b),
+      return el("tr", {}, el("td", {}, el("span", { class: "kb-long", "data-case": (one.set ? one.set + "/" : "") + one.name }, full(one))), time(one.a), time(one.b),
         el("td", { style: "text-align: right", "data-sort": one.ratio === null ? "–" : one.ratio }, times(one.ratio)),
         el("td", {}, el("span", { class: "kb-chip kb-chip--" + (TONE[one.verdict] || "plain") }, one.verdict)));
     }), [1, 2, 3]);
@@ -409,7 +415,7 @@
     var same = rows.filter(function (row) { return unlike.indexOf(row) < 0; });
     var parts = [el("h2", {}, "Conditions")];
     if (a.name === b.name) {
-      parts.push(el("p", {}, "Both are of one run, which timed its arms in turn."));
+      parts.push(el("p", {}, "Both are of one run, which timed its implementations in turn."));
     } else if (unlike.length) {
       parts.push(framed(table(["What differs", "A", "B"], unlike.map(function (row) {
         return el("tr", {}, el("th", { scope: "row" }, row.name), el("td", {}, row.a), el("td", {}, row.b));
@@ -418,7 +424,7 @@
     var alike = same.map(function (row) {
       return row.name + " " + row.a + (row.a === row.b ? "" : " and " + row.b);
     }).join("; ");
-    if (alike) parts.push(el("details", {}, el("summary", {}, "Alike: " + same.length), el("p", {}, alike)));
+    if (alike) parts.push(el("details", {}, el("summary", {}, "The same in both: " + same.length), el("p", {}, alike)));
     parts.push(el("h2", {}, "Measure again"));
     [["A", a], ["B", b]].forEach(function (one) {
       if (one[0] === "B" && b.name === a.name) return;

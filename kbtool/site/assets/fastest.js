@@ -7,7 +7,7 @@
   "use strict";
 
   if (!window.kbTables) return;
-  var el = window.kbTables.el, LONGEST = 32;
+  var el = window.kbTables.el, LONGEST = 32, GIST = 60;
 
   function isNumber(field) { return field.type === "int" || field.type === "float"; }
 
@@ -42,8 +42,20 @@
     return label;
   }
 
+  /* So much of a help as stands beside a field. */
+  function gist(help) { return help.length > GIST ? help.split(/[:;]/)[0] : help; }
+
+  /* The address of a kernel's page that takes a shape, at the shape of a measured case. */
+  function addressOf(page, set, fields, values) {
+    var shape = fields.filter(function (field) { return field.values.length > 1; }).map(function (field) {
+      return field.name + "=" + text(valueOf(values, field));
+    }).join(" ");
+    return page + "#" + new URLSearchParams({ on: set.machine, target: set.target, shape: shape });
+  }
+
   window.kbMeasured = {
-    isNumber: isNumber, same: same, valueOf: valueOf, text: text, shown: shown, chooser: chooser, labelled: labelled
+    isNumber: isNumber, same: same, valueOf: valueOf, text: text, shown: shown, chooser: chooser, labelled: labelled, gist: gist,
+    addressOf: addressOf
   };
 })();
 
@@ -56,7 +68,7 @@
   var el = window.kbTables.el, digits = window.kbTables.digits;
   var isNumber = window.kbMeasured.isNumber, same = window.kbMeasured.same, valueOf = window.kbMeasured.valueOf;
   var text = window.kbMeasured.text, shown = window.kbMeasured.shown;
-  var chooser = window.kbMeasured.chooser, labelled = window.kbMeasured.labelled;
+  var chooser = window.kbMeasured.chooser, labelled = window.kbMeasured.labelled, gist = window.kbMeasured.gist;
   var data, fields, asked = {}, machine = "", out;
   var MOST = 3;
 
@@ -173,7 +185,9 @@
 
   function numeric(field) {
     var list = "kb-measured-" + field.name;
-    var made = el("input", { type: "number", list: list, step: field.type === "int" ? "1" : "any", min: "0", inputmode: "decimal" });
+    var made = el("input", { type: "number", list: list, step: field.type === "int" ? "1" : "any", inputmode: "decimal" });
+    if (field.minimum !== null) made.min = field.minimum;
+    if (field.maximum !== null) made.max = field.maximum;
     if (asked[field.name] !== null) made.value = asked[field.name];
     if (field.values.indexOf(null) >= 0 || field.default === null) made.placeholder = "absent";
     made.addEventListener("input", function () {
@@ -195,6 +209,14 @@
     })];
   }
 
+  function helps() {
+    var terms = el("ul");
+    offered().forEach(function (field) {
+      terms.append(el("li", {}, el("code", {}, field.name), ": " + field.help));
+    });
+    return el("details", { class: "kb-figures" }, el("summary", {}, "What the fields mean"), terms);
+  }
+
   function form() {
     var made = el("form", { class: "kb-asked" });
     made.addEventListener("submit", function (event) { event.preventDefault(); });
@@ -203,8 +225,7 @@
       answer();
     })]));
     offered().forEach(function (field) {
-      var help = field.help.length > 48 ? "" : field.help;
-      made.append(labelled(field.name, help, control(field)));
+      made.append(labelled(field.name, gist(field.help), control(field)));
     });
     return made;
   }
@@ -241,6 +262,11 @@
     return parts;
   }
 
+  function meaning(name) {
+    var told = data.implementations[name];
+    return told ? el("small", { class: "kb-meaning" }, told) : "";
+  }
+
   function table(one) {
     var names = Object.keys(one.item.arms).filter(function (name) { return usOf(one.set, one.item.arms[name]) !== null; });
     names.sort(function (x, y) { return usOf(one.set, one.item.arms[x]) - usOf(one.set, one.item.arms[y]); });
@@ -248,7 +274,7 @@
     var rows = names.map(function (name) {
       var arm = one.item.arms[name], low = between ? arm.between_low_us : arm.low_us, high = between ? arm.between_high_us : arm.high_us;
       return el("tr", {},
-        el("th", { scope: "row" }, name, arm.own ? " (ours, " + one.set.target + ")" : ""),
+        el("th", { scope: "row" }, name, arm.own ? " (ours, " + one.set.target + ")" : "", meaning(name)),
         el("td", {}, digits(usOf(one.set, arm)), low === undefined ? "" : el("small", {}, " " + digits(low) + "–" + digits(high))),
         el("td", {}, ratio(arm)),
         el("td", {}, link(arm.run, "run", "Run of " + name)));
@@ -278,19 +304,43 @@
       el("pre", { class: "kb-block", tabindex: "0" }, el("code", {}, commands.join("\n"))));
   }
 
+  function chart(one) {
+    var address = window.kbMeasured.addressOf("charts.html", one.set, fields, one.item.case);
+    return el("p", {}, el("a", { href: address }, "This case and its neighbours as a chart"));
+  }
+
   function full(one) {
-    return [table(one), tuned(one), again(one)].filter(Boolean);
+    return [table(one), tuned(one), chart(one), again(one)].filter(Boolean);
+  }
+
+  /* Why nothing has such a shape: a field that is no number, out of its bounds, or divides none. */
+  function refused() {
+    var found = [];
+    fields.forEach(function (field) {
+      var value = asked[field.name];
+      if (!isNumber(field) || value === null) return;
+      if (isNaN(value) || (field.type === "int" && value % 1 !== 0)) {
+        found.push(field.name + " has to be a " + (field.type === "int" ? "whole number." : "number."));
+      } else if (field.minimum !== null && value < field.minimum) {
+        found.push(field.name + ": " + value + " is below the minimum, " + field.minimum + ".");
+      } else if (field.maximum !== null && value > field.maximum) {
+        found.push(field.name + ": " + value + " is above the maximum, " + field.maximum + ".");
+      } else if (field.divides !== null && typeof asked[field.divides] === "number") {
+        var multiple = asked[field.divides];
+        if (value ? multiple % value : multiple) {
+          found.push(field.name + ": " + value + " does not divide " + field.divides + ", " + multiple + ".");
+        }
+      }
+    });
+    return found[0];
   }
 
   function answer() {
     write();
     out.textContent = "";
-    var wrong = fields.filter(function (field) {
-      var value = asked[field.name];
-      return isNumber(field) && value !== null && (!(value >= 0) || (field.type === "int" && value % 1 !== 0));
-    });
-    if (wrong.length) {
-      out.append(el("p", { class: "kb-verdict" }, wrong[0].name + " has to be a " + (wrong[0].type === "int" ? "whole number." : "number.")));
+    var wrong = refused();
+    if (wrong) {
+      out.append(el("p", { class: "kb-verdict" }, wrong));
       return;
     }
     var found = nearest(machine, asked);
@@ -317,7 +367,7 @@
     read();
     out = el("div", { "aria-live": "polite" });
     mount.textContent = "";
-    mount.append(form(), out);
+    mount.append(form(), helps(), out);
     answer();
   }
 

@@ -1,10 +1,9 @@
 /* The search worker: looks through the text of every section, each time something is asked.
  *
- * It takes the place of the theme's worker and speaks its messages. There is no index to be made
- * before the first answer: reading through ten megabytes takes less time than typing a letter
- * (ADR 0018). A page is found where all words of the query stand anywhere on it; where there is
- * none, those with the most of them. Function words are left out. "Words in quotes" are looked for as
- * they stand.
+ * searchbox.js asks it. There is no index to be made before the first answer: reading through ten
+ * megabytes takes less time than typing a letter (ADR 0018). A page is found where all words of the
+ * query stand anywhere on it; where there is none, those with the most of them. Function words are
+ * left out. "Words in quotes" are looked for as they stand.
  *
  * Records come first, in the order of `kbtool search`: the build puts its index, KB_WORDS, ahead of
  * this file, and ranking() does what kbtool/runner/resemble.py does (ADR 0064).
@@ -18,6 +17,7 @@
   const ENOUGH = 0.5; // a record that has less of what was asked comes after pages with all words
   const LATER = /^(runs|sweeps|guide\/schema|tags)\//; // what programs wrote comes after what people did
   let records = [];
+  let named = []; // the words of titles, those of the most records first
   let ranked = () => [];
 
   const CODED = { "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&" };
@@ -26,17 +26,30 @@
   const encode = (text) =>
     text.replace(/[&<>"]/g, (char) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[char]);
 
+  /* Zensical leaves tags of HTML in its index. */
+  const plain = (text, between) =>
+    text.includes("<") ? text.replace(/<[^>]*>/g, between).replace(/\s+/g, " ").trim() : text;
+
   /* Lower case, of the same length: a place in it is the place in the text. */
   const fold = (text) => {
     const lower = text.toLowerCase();
     return lower.length === text.length ? lower : text;
   };
 
+  const NAME = /\p{L}[\p{L}\p{N}_-]{2,}/gu;
+
+  /* What is left of the word that is being typed. */
+  const restOf = (query) => {
+    const [typed] = fold(query).match(/\p{L}[\p{L}\p{N}_-]+$/u) || [];
+    const word = typed && named.find((one) => one.startsWith(typed));
+    return word ? word.slice(typed.length) : "";
+  };
+
   const setup = (docs) => {
     const byRecord = new Map(), having = new Map();
     for (const doc of docs) {
       const [record, anchor] = doc.location.split("#");
-      const title = decode(doc.title), text = decode(doc.text);
+      const title = decode(plain(doc.title, "")), text = decode(plain(doc.text, " "));
       const section = { doc, title, text, inTitle: fold(title), inText: fold(text) };
       section.inTags = anchor ? [] : (doc.tags || []).map(fold); // each section has the page's
       if (!byRecord.has(record)) byRecord.set(record, []);
@@ -45,6 +58,11 @@
       having.get(section.inTitle).add(record);
     }
     records = [...byRecord.values()];
+    const counts = new Map();
+    for (const sections of records)
+      for (const word of new Set(sections.flatMap(({ inTitle }) => inTitle.match(NAME) || [])))
+        counts.set(word, (counts.get(word) || 0) + 1);
+    named = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a) || a.length - b.length);
     if (typeof KB_WORDS !== "undefined") ranked = ranking(KB_WORDS);
     for (const [first, ...others] of records)
       for (const section of others) section.isCommon = having.get(section.inTitle).size > COMMON;
@@ -252,14 +270,14 @@
           shares.set(place, (shares.get(place) || 0) + factor * weight);
         }
       }
-      const name = nameOf(query), [kind, ...rest] = name.split(" "), called = rest.join(" ");
-      const found = [...scores].map(([place, score]) => {
+      const question = nameOf(query), asked = question.match(new RegExp(`^${kb.whatIs}`));
+      const weights = new RegExp(`^${kb.howTo}`).test(question) ? { ...kb.weights, ...kb.howToWeights } : kb.weights;
+      const name = asked ? asked[1] : question, [kind, ...rest] = name.split(" "), called = rest.join(" ");
+      const found = [...scores].map(([place, sum]) => {
         const [location, its, names] = kb.records[place], share = shares.get(place) / total;
+        const raw = sum * (0.5 + share / 2), score = raw * Math.sqrt(share) * (weights[its] || 1);
         const other = !names.includes(name) && !(its === kind && names.includes(called));
-        return {
-          location, share, place, raw: score * (0.5 + share / 2), other, another: other || its !== kind,
-          get score() { return this.raw * (kb.weights[its] || 1); },
-        };
+        return { location, share, place, raw, score, other, another: other || its !== kind };
       });
       found.sort((a, b) => b.raw - a.raw || a.place - b.place);
       return found.sort((a, b) => a.other - b.other || a.another - b.another || b.score - a.score);
@@ -299,7 +317,7 @@
     return [...pages.values()];
   };
 
-  const search = (query, suggesting) => {
+  const search = (query) => {
     const { needed, besides } = asked(query);
     if (!needed.length) return { items: [] };
     let most = 1, found = [];
@@ -334,27 +352,15 @@
       if (!best.some(({ section }) => section === sections[0])) group.push(item(sections[0], 0, {}, []));
       return group;
     });
-    return { items, ...(suggesting && { suggest: suggestion(found, needed[needed.length - 1]) }) };
+    return { items };
   };
 
-  const suggestion = (found, { pattern }) => {
-    for (const { hits } of found.slice(0, 20))
-      for (const { section } of hits) {
-        const at = find(section.inTitle, pattern);
-        if (at >= 0 && startsWord(section.inTitle, at))
-          return [section.inTitle.slice(at).match(/^[\p{L}\p{N}_-]*/u)[0]];
-      }
-    return [];
-  };
-
-  let suggesting = false;
   addEventListener("message", ({ data: message }) => {
     if (message.type === SETUP) {
       setup(message.data.docs);
-      suggesting = Boolean(message.data.options && message.data.options.suggest);
       postMessage({ type: READY });
     } else if (message.type === QUERY) {
-      postMessage({ type: RESULT, data: search(message.data, suggesting) });
+      postMessage({ type: RESULT, data: { ...search(message.data), rest: restOf(message.data) } });
     }
   });
 })();

@@ -95,7 +95,7 @@
       });
     });
 
-    var input, count;
+    var input, count, elsewhere;
     if (filtered) {
       var bar = document.createElement("div");
       bar.className = "kb-filter";
@@ -106,8 +106,9 @@
       label.appendChild(input);
       count = document.createElement("output");
       count.setAttribute("aria-live", "polite");
-      bar.appendChild(label);
-      bar.appendChild(count);
+      elsewhere = el("button", { type: "button", class: "kb-button" }, "Search the whole site");
+      elsewhere.addEventListener("click", function () { search(input.value); });
+      bar.append(label, count, elsewhere);
       var frame = table.closest(".md-typeset__scrollwrap") || table;
       frame.parentNode.insertBefore(bar, frame);
       input.addEventListener("input", function () {
@@ -126,6 +127,7 @@
         shown += !row.hidden;
       });
       count.textContent = shown + " of " + original.length;
+      elsewhere.hidden = shown > 0;
     }
 
     function show() {
@@ -183,8 +185,18 @@
     if (!value) return "0";
     var places = 2 - Math.floor(Math.log10(Math.abs(value)));
     var scale = Math.pow(10, places), shown = Math.round(value * scale) / scale;
+    if (Math.abs(shown) >= Math.pow(10, 3 - places)) places -= 1; // it was rounded up to a power of ten
     var fixed = Math.min(Math.max(places, 0), 9);
     return shown.toLocaleString("en", { minimumFractionDigits: fixed, maximumFractionDigits: fixed });
+  }
+
+  /* Open the search with these words. */
+  function search(words) {
+    var field = document.querySelector(".kb-search__input"), toggle = document.getElementById("__search");
+    if (!toggle.checked) toggle.click();
+    field.value = words;
+    field.focus();
+    field.dispatchEvent(new Event("input"));
   }
 
   function copy(text, said) {

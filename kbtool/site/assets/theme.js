@@ -6,7 +6,7 @@
 
   const scrolls = (box) => box.scrollWidth > box.clientWidth + 1;
 
-  /* The fade that says that there is more to the right (tables.css). */
+  /* The fade of a table or a chart that says that there is more to the right (tables.css). */
   const hint = ({ currentTarget: frame }) =>
     frame.classList.toggle("kb-more", frame.scrollLeft + frame.clientWidth < frame.scrollWidth - 1);
 
@@ -31,6 +31,10 @@
     // What scrolls sideways can be reached, and so scrolled, without a mouse.
     for (const code of document.querySelectorAll("pre > code:not([tabindex])"))
       if (scrolls(code)) code.tabIndex = 0;
+    for (const chart of article.querySelectorAll(".kb-chart")) {
+      chart.addEventListener("scroll", hint, { passive: true });
+      hint({ currentTarget: chart });
+    }
     let heading = "", tables = 0;
     for (const part of article.querySelectorAll("h1, h2, h3, h4, .md-typeset__scrollwrap"))
       if (part.matches("h1, h2, h3, h4")) heading = part.textContent.replace("¶", "").trim();

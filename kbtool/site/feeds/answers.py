@@ -3,6 +3,7 @@ script with the same that the pages of a kernel load."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,8 @@ from kbtool.site.parts import script
 
 def answers(index: Index) -> bytes:
     """``answers.json``: what every kernel has."""
-    return f"{_of(index, index.kernels.values()).model_dump_json()}\n".encode()
+    told = _told(index, index.kernels.values())
+    return f"{json.dumps(told, separators=(',', ':'), ensure_ascii=False)}\n".encode()
 
 
 def scripts(index: Index) -> dict[str, bytes]:
@@ -27,28 +29,29 @@ def scripts(index: Index) -> dict[str, bytes]:
     }
 
 
-def _of(index: Index, kernels: Iterable[Kernel]) -> Answers:
+def _told(index: Index, kernels: Iterable[Kernel]) -> dict[str, Any]:
     found = [(kernel, index.measured[kernel.id]) for kernel in kernels]
-    return Answers(
+    every = Answers(
         rule=RULE,
         fields={kernel.id: fields(kernel, results) for kernel, results in found},
         results=[row for _, results in found for row in results],
     )
+    told = every.model_dump(mode="json")
+    for of, row in zip(every.results, told["results"], strict=True):
+        defaults = {field.name: field.default for field in every.fields[of.kernel]}
+        row["cases"] = [_short(case, defaults) for case in of.cases]
+    return told
 
 
 def _with_pages(index: Index, kernel: Kernel) -> dict[str, Any]:
-    every = _of(index, [kernel])
-    defaults = {field.name: field.default for field in every.fields[kernel.id]}
-    told = every.model_dump(mode="json")
-    for of, row in zip(every.results, told["results"], strict=True):
-        row["cases"] = [_short(case, defaults) for case in of.cases]
-    runs = {run for of in every.results for run in of.runs}
+    runs = {run for of in index.measured[kernel.id] for run in of.runs}
     pages = {
         run.id: at.published(at.run_page(run.session, run.id))
         for run in index.runs_of(kernel=kernel.id)
         if run.id in runs
     }
-    return {"kernel": kernel.id, "pages": pages, **told}
+    told = {"kernel": kernel.id, "pages": pages, "implementations": kernel.implementations}
+    return {**told, **_told(index, [kernel])}
 
 
 def _short(case: MeasuredCase, defaults: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,13 @@ from kbtool.site.index import BugCase, Index
 from kbtool.site.sums import rollups
 
 
+def paths(index: Index) -> list[str]:
+    """The paths of the twins and of their index. The page of a recipe that was forgotten has none:
+    its record is gone."""
+    gone = {at.recipe_page(name) for name in index.forgotten.keys() - index.recipes.keys()}
+    return [at.twin(page) for page in (at.HOME, *index.titles) if page not in gone]
+
+
 def files(index: Index) -> dict[str, bytes]:
     """The twins and their index: path → JSON, one object a file."""
     made: dict[str, bytes] = {}

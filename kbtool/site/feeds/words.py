@@ -6,7 +6,7 @@ import json
 from itertools import chain
 
 from kbtool.runner import resemble
-from kbtool.runner.index import WEIGHTS, Record
+from kbtool.runner.index import Record, ranking
 from kbtool.runner.remedies import indexed
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -24,7 +24,7 @@ def script(index: Index, worker: bytes) -> bytes:
         row = [(numbers.setdefault(stem, len(numbers)), count) for stem, count in counts.items()]
         place = at.published(place_of(record))
         records.append([place, record.kind, record.names, [*chain.from_iterable(row)]])
-    data = {**resemble.settings(), "weights": WEIGHTS, "words": list(numbers), "records": records}
+    data = {**resemble.settings(), **ranking(), "words": list(numbers), "records": records}
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     return b"const KB_WORDS = " + text.encode() + b";\n" + worker
 

@@ -5,10 +5,11 @@ So a server that watches the tree rebuilds only when something has changed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,8 +18,9 @@ from kbtool.site.feeds import twins, words
 from kbtool.site.feeds.answers import answers, scripts
 from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import llms, llms_full
+from kbtool.site.html.folder import remove_others, write_changed
 from kbtool.site.index import Index
-from kbtool.site.pages import compare, decisions, glossary, pages
+from kbtool.site.pages import compare, decisions, glossary, makers, pages
 from kbtool.site.text.quoted import document
 from kbtool.store.private import FOLDER
 from kbtool.store.prose import documents
@@ -53,97 +55,106 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     Hand-written pages are kbtool's own guide, then the knowledge base's ``docs/``, which wins if
     paths collide. A generated page wins over a hand-written one, except the index of decisions.
     """
-    prose, index = _read(base)
+    index, written = indexed(base)
+    made = pages(index, today, written)
+    files = {path: text.encode() for path, text in {**written, **made}.items()}
+    return files | {path: make() for path, make in _beside(index).items()}
+
+
+def making_files(
+    index: Index, written: Mapping[str, str], today: date | None = None
+) -> dict[str, Callable[[], bytes]]:
+    """The same, each file made when its function is called: path → function.
+
+    Args:
+        index: the records.
+        written: the hand-written pages, as ``indexed`` returns them.
+        today: the day that "this month" refers to.
+    """
+    made = makers(index, today, written)
+    texts = {path: partial(str, text) for path, text in written.items()} | made
+    return {path: partial(_encoded, text) for path, text in texts.items()} | _beside(index)
+
+
+def _encoded(text: Callable[[], str]) -> bytes:
+    return text().encode()
+
+
+def indexed(base: KnowledgeBase, before: Index | None = None) -> tuple[Index, dict[str, str]]:
+    """The index of the records, from an earlier one if there is one, and the hand-written pages."""
+    prose = {**_guide(), **documents(base)}
+    index = Index(base, prose.get(at.GLOSSARY, ""), before)
     written = {path: document(index, text, path) for path, text in prose.items()}
     for path in written.keys() & index.became.keys():
         written[path] = decisions.with_patterns(index, path, written[path])
     if index.glossary:
         written[at.GLOSSARY] = glossary.page(index, written[at.GLOSSARY])
-    made = pages(index, today, written)
-    place = _place(base.root)
-    files = {path: text.encode() for path, text in {**written, **made}.items()}
-    files[at.ANSWERS] = answers(index)
-    files[at.LLMS] = llms(index, place).encode()
-    files[at.LLMS_FULL] = llms_full(index, place).encode()
-    files[at.FEED] = feed(index, place)
-    files.update(twins.files(index))
-    files.update(scripts(index))
-    files.update(compare.scripts(index))
-    files.update(_static(ASSETS, "assets"))
-    files[words.PLACE] = words.script(index, files[words.PLACE])
-    files.update(_static(base.root / "docs" / "assets", "assets"))
-    return files
+    return index, written
 
 
-def record_files(base: KnowledgeBase, records: Container[str]) -> dict[str, bytes]:
-    """Only the pages of these sessions, patterns and kernels, with their bugs and runs."""
-    _, index = _read(base)
-    own = {at.session_page(name) for name in index.sessions if name in records}
-    own |= {at.pattern_page(name) for name in index.patterns if name in records}
-    kernels = [name for name in index.kernels if name in records]
-    own |= {at.kernel_page(name) for name in kernels}
-    own |= {at.topic_page(name, topic) for name in kernels for topic in at.TOPICS}
-    own |= {case.page for case in index.bugs.values() if case.session.id in records}
-    own |= {at.run_page(session, run) for session, run in index.runs if session in records}
-    made = pages(index, wanted=own.__contains__)
-    return {path: text.encode() for path, text in made.items()}
+def _beside(index: Index) -> dict[str, Callable[[], bytes]]:
+    """What there is beside the pages: feeds, the twins of records, scripts, styles."""
+    root = index.base.root
+    place = _place(root)
+    static = _static(ASSETS, "assets")
+    measured = [at.measured_script(kernel) for kernel in index.kernels]
+    return {
+        at.ANSWERS: lambda: answers(index),
+        at.LLMS: lambda: llms(index, place).encode(),
+        at.LLMS_FULL: lambda: llms_full(index, place).encode(),
+        at.FEED: lambda: feed(index, place),
+        **_together(twins.paths(index), lambda: twins.files(index)),
+        **_together(measured, lambda: scripts(index)),
+        **_together(compare.script_paths(index), lambda: compare.scripts(index)),
+        **_together(static, lambda: static),
+        words.PLACE: lambda: words.script(index, static[words.PLACE]),
+        **_together(own := _static(root / "docs" / "assets", "assets"), lambda: own),
+    }
 
 
-def _read(base: KnowledgeBase) -> tuple[dict[str, str], Index]:
-    """The hand-written pages, and the index of the records."""
-    prose = {**_guide(), **documents(base)}
-    return prose, Index(base, prose.get(at.GLOSSARY, ""))
+def _together(
+    paths: Iterable[str], make: Callable[[], Mapping[str, bytes]]
+) -> dict[str, Callable[[], bytes]]:
+    """Files that are made together, when the first is asked for."""
+    made = cache(make)
+    return {path: partial(lambda path: made()[path], path) for path in paths}
 
 
 def write(target: Path, files: Mapping[str, bytes]) -> Written:
     """Make ``target`` hold exactly ``files``."""
-    removed = _remove_stale(target, {target / path for path in files})
+    removed = remove_others(target, {target / path for path in files})
     changed = write_changed(target, files)
     return Written(sum(path.endswith(".md") for path in files), changed, removed)
 
 
-def write_changed(target: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Write those of ``files`` that are missing or different in ``target``; returns their paths."""
-    changed = []
-    for path, content in files.items():
-        file = target / path
-        if not file.is_file() or file.read_bytes() != content:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-            changed.append(path)
-    return changed
+def settings_of(root: Path) -> dict[str, Any]:
+    """The knowledge base's own mkdocs.yml, or the one that comes with kbtool; nothing if it is not
+    YAML, which the generator will report. It may name Python objects: they are None here."""
+    own = root / "mkdocs.yml"
+    text = (own if own.is_file() else packaged("mkdocs.yml")).read_text("utf-8")
+    try:
+        found = yaml.load(text, Loader=_Plain)
+    except yaml.YAMLError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _remove_stale(target: Path, wanted: set[Path]) -> list[str]:
-    removed = []
-    # Deepest first, so that a folder is empty when its turn comes.
-    for path in sorted(target.rglob("*"), key=lambda p: len(p.parts), reverse=True):
-        if path.is_dir() and not path.is_symlink():
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif path not in wanted:
-            path.unlink()
-            removed.append(path.relative_to(target).as_posix())
-    return removed
+class _Plain(yaml.SafeLoader):
+    """YAML without what its tags stand for."""
+
+
+_Plain.add_multi_constructor("!", lambda loader, tag, node: None)
+_Plain.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, tag, node: None)
 
 
 def _place(root: Path) -> Place:
-    """The site's name and address from its settings.
-
-    They are read as text, because the settings may name Python objects that only mkdocs can load.
-    """
-    own = root / "mkdocs.yml"
-    try:
-        node = yaml.compose((own if own.is_file() else packaged("mkdocs.yml")).read_text("utf-8"))
-    except yaml.YAMLError:
-        node = None  # mkdocs will report what is wrong with them
-    pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    found = {
-        key.value: value.value
-        for key, value in pairs
-        if value.tag == "tag:yaml.org,2002:str" and value.value.strip()
-    }
-    return Place(found.get("site_name", "kbtool"), found.get("site_url"))
+    """The site's name and address from its settings."""
+    settings = settings_of(root)
+    name, url = (
+        value if isinstance(value := settings.get(key), str) and value.strip() else None
+        for key in ("site_name", "site_url")
+    )
+    return Place(name or "kbtool", url)
 
 
 def _guide() -> dict[str, str]:

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from functools import partial
 
 from kbtool.site import addresses as at
 from kbtool.site.html.engine import shared
@@ -31,7 +32,7 @@ from kbtool.site.pages import (
     tags,
     wrong,
 )
-from kbtool.site.pages.base import Pages, Source
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import TITLE, front_matter
 
 PAGES: tuple[Pages, ...] = (
@@ -62,7 +63,6 @@ def pages(
     index: Index,
     today: date | None = None,
     documents: Mapping[str, str] | None = None,
-    wanted: Callable[[str], bool] = lambda path: True,
 ) -> dict[str, str]:
     """The generated pages of the site: path → Markdown.
 
@@ -70,28 +70,35 @@ def pages(
         index: the records.
         today: the day that "this month" refers to.
         documents: the hand-written pages, for the index of decisions.
-        wanted: the paths to make. Default: all.
     """
-    sources = Source(index, today, documents or {})
-    made = {page.path: page.text for kind in PAGES for page in kind.make(sources)}
-    own_tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
-    own_tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
-    twins = {path: posixpath.basename(at.twin(path)) for path in index.titles}
-    paths = [path for path in made if wanted(path)]
+    making = makers(index, today, documents)
     # Computed once here: each worker process that makes pages would compute it again.
     _ = index.audit, index.audited, index.turning, index.judged, index.terms, index.verdicts
     _ = index.measured, index.arms
-    texts = shared(lambda path: made[path](), paths)
+    texts = shared(lambda path: making[path](), [*making])
+    return dict(zip(making, texts, strict=True))
+
+
+def makers(
+    index: Index, today: date | None = None, documents: Mapping[str, str] | None = None
+) -> dict[str, Callable[[], str]]:
+    """The same, each page made when its function is called."""
+    sources = Source(index, today, documents or {})
+    tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
+    tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
     return {
-        path: _headed(path, text, own_tags.get(path, []), twins.get(path))
-        for path, text in zip(paths, texts, strict=True)
+        page.path: partial(_headed, index, page, tags.get(page.path, []))
+        for kind in PAGES
+        for page in kind.make(sources)
     }
 
 
 _TITLE = re.compile(rf"^# (.*) \{{#{TITLE}\}}$", re.MULTILINE)
 
 
-def _headed(path: str, text: str, own_tags: Sequence[str], twin: str | None) -> str:
+def _headed(index: Index, page: Page, own_tags: Sequence[str]) -> str:
+    path, text = page.path, page.text()
+    twin = posixpath.basename(at.twin(path)) if path in index.titles else None
     title = _TITLE.search(text)
     assert title is not None, f"{path} has no title"
     is_source = at.is_source_page(path)

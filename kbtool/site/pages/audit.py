@@ -16,7 +16,6 @@ from kbtool.markdown.markup import (
     muted,
     nothing,
     optional,
-    slim_table,
     stacked_table,
 )
 from kbtool.site import addresses as at
@@ -46,7 +45,8 @@ def page(index: Index) -> str:
             "Every claim is recomputed from the figures that determine it: claims that somebody"
             " wrote down, and those implied by the fields of a record, such as start, end and"
             " duration. A figure stands for every value that rounds to it, so a claim that can be"
-            " right is consistent. The command is `kbtool audit`.",
+            " right is consistent. Acknowledged: the record keeps the figure as its log has it, and"
+            " says why. The command is `kbtool audit`.",
             facts(
                 [
                     ("Changing a decision", _count(counts["decision"], "decision")),
@@ -86,7 +86,7 @@ def _table(index: Index, grade: Grade) -> str:
                 _remark(index, item, computed),
             ]
         )
-    header = ["Claim", "Stated", "Comes out", "Remark"]
+    header = ["Claim", "Stated", "Recomputed", "Remark"]
     return join([stacked_table(header, rows), more]) if rows else nothing("None.")
 
 
@@ -136,7 +136,7 @@ def _by_record(index: Index) -> str:
         link = index.link(page_of(record), at.AUDIT)
         rows.append([link, *(str(counts[grade] or "") for grade in columns)])
     header = ["Record", "Consistent", "Inconsistent", "Changing a decision", "Undetermined"]
-    return join([slim_table(header, rows, {1, 2, 3, 4}), more])
+    return join([stacked_table(header, rows, {1, 2, 3, 4}), more])
 
 
 def _claim(index: Index, item: Item) -> str:

@@ -55,24 +55,36 @@ PAGES = Pages(_pages, at.BUGS, "Bugs")
 def listing(index: Index) -> str:
     """Every bug: open ones first, the most recent first."""
     latest = index.newest_bugs
-    still = [case for case in latest if case.is_open]
-    statuses = Counter(case.status for case in latest)
+    edits = [case for case in latest if _is_edit_alone(case)]
+    met = [case for case in latest if not _is_edit_alone(case)]
+    still = [case for case in met if case.is_open]
+    others = [case for case in met if not case.is_open]
+    statuses = Counter(case.status for case in met)
     nowhere = "No bug is open." if latest else "No session's record names a bug."
     about = (
-        f"{many(len(latest), 'bug')}, {len(still)} open. A bug is fixed by its last fix, unless"
-        " the record says that no test confirmed the fix, or the bug recurred in a later session."
-        " Met again: it recurred, and no later fix is known; its status is that of the newest"
-        " recurrence. Every other bug has the status that its session left; unknown if no record"
-        " gives one. Put back: the verdict of validation on the edits that put the bug back, in the"
-        " newest run of each."
+        f"{many(len(met), 'bug')}, {len(still)} open. A bug is fixed by its last"
+        " fix, unless the record says that no test confirmed it, or the bug recurred in a later"
+        " session. Met again: it recurred, and no later fix is known; its status is that of the"
+        " newest recurrence. Every other bug has the status that its session left; unknown if no"
+        " record gives one. Put back: the verdict of validation on the edits that put the bug back,"
+        " in the newest run of each."
+    )
+    as_edits = (
+        f"{many(len(edits), 'more bug')} of which records have a cause and the edit that puts it"
+        f" into the sources (a mutant), to see whether validation finds it. {_NEVER_MET}"
     )
     return join(
         [
             page_title("Bugs"),
             about if latest else None,
             facts(
-                (chip(word), f"[{count}](#open)" if word in OPEN else str(count))
-                for word, count in statuses.most_common()
+                [
+                    *(
+                        (chip(word), f"[{count}](#{'open' if word in OPEN else 'others'})")
+                        for word, count in statuses.most_common()
+                    ),
+                    ("known only as edits", f"[{len(edits)}](#edits)" if edits else ""),
+                ]
             ),
             section(
                 "Open", "open",
@@ -80,8 +92,12 @@ def listing(index: Index) -> str:
             ),
             section(
                 "The others", "others",
-                _table(index, [case for case in latest if not case.is_open]),
+                _table(index, others),
             ),
+            section(
+                "Known only as edits", "edits",
+                as_edits, _edits(index, edits),
+            ) if edits else None,
         ]
     )  # fmt: skip
 
@@ -107,6 +123,33 @@ def _table(index: Index, cases: Sequence[BugCase]) -> str | None:
     # Empty cells have text, so that both tables have the same columns.
     filled = [[cell or "–" for cell in row] for row in rows]
     return stacked_table(header, filled, {6}) if rows else None
+
+
+def _is_edit_alone(case: BugCase) -> bool:
+    """Whether nothing is known of a bug but how to put it into the sources."""
+    bug = case.bug
+    return (
+        case.status == "unknown"
+        and bool(bug.mutants)
+        and len(case.meetings) == 1
+        and not (bug.symptom or bug.error_text or bug.minutes_lost or bug.hypotheses)
+    )
+
+
+_NEVER_MET = "No record says that the sources ever had it, so its status is unknown."
+
+
+def _edits(index: Index, cases: Sequence[BugCase]) -> str:
+    rows = [
+        [
+            index.link(case.page, at.BUGS),
+            inline(clipped(case.bug.cause or "", _SEEN)),
+            session_cell(index, case.session, at.BUGS),
+            ", ".join(_words(index, case)),
+        ]
+        for case in cases
+    ]
+    return stacked_table(["Bug", "Cause", "Recorded in", "Put back"], rows)
 
 
 def _seen(bug: Bug) -> str:
@@ -162,10 +205,11 @@ def page(index: Index, case: BugCase) -> str:
                     ("Fixed in", ", ".join(_fixers(index, case, here))),
                     ("Cause sought in", ", ".join(_searches(index, case, here))),
                     ("Error known to", ", ".join(_known(index, case, here))),
-                    ("Became", patterns_of(index, here)),
+                    ("Became pattern", patterns_of(index, here)),
                     ("Put back", _put_back(index, case)),
                 ]
             ),
+            f"Known only as an edit. {_NEVER_MET}" if _is_edit_alone(case) else None,
             _source(case),
             section("Symptom", "symptom", symptom),
             section("Error message", "error", block(bug.error_text) if bug.error_text else None),
@@ -296,7 +340,7 @@ def _hypotheses(index: Index, case: BugCase, here: str) -> str:
         ]
         for item in case.bug.hypotheses
     ]
-    header = ["Hypothesis", "Held likely", "Verdict", "Remark", "Source"]
+    header = ["Hypothesis", "Thought likely", "Verdict", "Remark", "Source"]
     body = stacked_table(header, rows, {1}) if rows else None
     return section("Hypotheses", "hypotheses", body)
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many
-from kbtool.markdown.markup import folded, heading, join, optional, slim_table, yes_no
+from kbtool.markdown.markup import (
+    folded,
+    heading,
+    join,
+    optional,
+    slim_table,
+    stacked_table,
+    yes_no,
+)
 from kbtool.model.kernel import CaseField, Kernel, Target
 from kbtool.site import addresses as at
 from kbtool.site.pages.base import Page, Pages, Source
@@ -42,22 +50,33 @@ def _targets(kernel: Kernel) -> str:
         [
             code(name),
             _sources(target),
-            ", ".join(code(header) for header in target.headers),
+            _files(target.headers),
             code(" ".join([*target.flags, *target.cuda_flags, *target.link_flags]) or "none"),
             ", ".join(inline(architecture) for architecture in target.architectures),
         ]
         for name, target in kernel.targets.items()
     ]
-    return slim_table(["Target", "Sources", "Headers", "Flags", "Architectures"], rows)
+    return stacked_table(["Target", "Sources", "Headers", "Flags", "Architectures"], rows)
 
 
 def _sources(target: Target) -> str:
     groups = {"": target.sources, **target.architecture_sources}
-    return "; ".join(
-        (f"only for {inline(architecture)}: " if architecture else "")
-        + ", ".join(code(source) for source in sources)
+    return " <br>".join(
+        (f"only for {inline(architecture)}: " if architecture else "") + _files(sources)
         for architecture, sources in groups.items()
     )
+
+
+_MANY = 12
+"""Files that a cell shows at once."""
+
+
+def _files(paths: Sequence[str]) -> str:
+    """Names of files, folded up where they are many."""
+    names = ", ".join(code(path) for path in paths)
+    if len(paths) <= _MANY:
+        return names
+    return f"<details><summary>{len(paths)} files</summary>{names}</details>"
 
 
 def _case_sets(kernel: Kernel) -> list[str]:
@@ -111,7 +130,7 @@ def _fields(kernel: Kernel) -> str:
         ]
         for name, field in kernel.case_fields.items()
     ]  # fmt: skip
-    return slim_table(["Field", "Type", "Default", "Values", "What it is"], rows)
+    return stacked_table(["Field", "Type", "Default", "Values", "What it is"], rows)
 
 
 def _bounds(field: CaseField) -> str:

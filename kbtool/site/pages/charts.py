@@ -18,6 +18,7 @@ from kbtool.model.twin import ArmTime, MeasuredCase, MeasuredSet, ProblemField
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.measured import roofs
+from kbtool.site.pages.times import meanings
 from kbtool.site.parts import section
 
 _MOUNT = "kb-chart"
@@ -48,6 +49,7 @@ def charts(index: Index, kernel: Kernel) -> list[str]:
             if over
             else [nothing("No data because no field was timed at three sizes, the others alike.")]
         ),
+        meanings(kernel, index.arms[kernel.id]),
         section("Ratios, shape by peer", "map", *([_SIGNS, *ratios] if ratios else [])),
         section("Rooflines", "roofline", *([_ROOF, *roofline] if roofline else [])),
     ]

@@ -11,10 +11,16 @@ from functools import partial
 from typing import Any
 
 from kbtool.ledger.measured import groups
-from kbtool.ledger.timings.conditions import Condition, Timed, conditions, timed
+from kbtool.ledger.timings.conditions import (
+    SETTINGS,
+    Condition,
+    Timed,
+    conditions,
+    timed,
+)
 from kbtool.ledger.timings.spread import FALSE, LEAST, METRICS, Spreads, wrong
 from kbtool.markdown.escape import inline
-from kbtool.markdown.figures import instant, noise_reason
+from kbtool.markdown.figures import instant, noise_reason, of_implementations
 from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
@@ -74,9 +80,9 @@ def page(index: Index) -> str:
                 " show as well is too noisy to tell, and so is a benchmark during which other"
                 " processes were busy. The quartiles beside a time are those inside one run and"
                 " decide nothing. Cases are the same where their names and the fields that both"
-                " records have are. Runs under unlike conditions are shown and not ranked. A case"
-                " whose figures were refused, or an arm whose output was wrong, proves nothing and"
-                " is not compared.",
+                " records have are. Runs under other conditions are shown and not ranked. A case"
+                " whose figures were refused, or an implementation whose output was wrong, proves"
+                " nothing and is not compared.",
             ),
             section("Runs with a benchmark", "runs", bullets(links)),
         ]
@@ -132,6 +138,12 @@ def _timed(index: Index) -> list[Timed]:
     return [one for run in index.runs_of() if (one := timed(run))]
 
 
+def script_paths(index: Index) -> list[str]:
+    """The paths of ``scripts``."""
+    timings = [at.timings(run.session, run.id) for run, _ in _timed(index)]
+    return [at.COMPARABLE, *timings]
+
+
 def scripts(index: Index) -> dict[str, bytes]:
     """What the script of the page loads: the rule and the list of runs, and a file a run."""
     runs = _timed(index)
@@ -161,12 +173,15 @@ def scripts(index: Index) -> dict[str, bytes]:
 
 def _data(index: Index, one: Timed, spreads: Spreads) -> dict[str, Any]:
     run, results = one
+    kernel = index.kernels.get(run.kernel or "")
     return {
         "id": run.id,
         "page": at.published(at.run_page(run.session, run.id)),
         "kernel": run.kernel,
         "noise": list(dict.fromkeys(filter(None, map(noise_reason, results)))),
         "conditions": [_condition(each) for each in conditions(one)],
+        "titles": {name: of.title for name, of in kernel.case_sets.items()} if kernel else {},
+        "implementations": kernel.implementations if kernel else {},
         "again": "\n".join(index.commands(run)),
         "cases": [_case(one, result, case, spreads) for result in results for case in result.cases],
     }
@@ -177,7 +192,8 @@ def _condition(one: Condition) -> dict[str, Any]:
     one that older records do not state."""
     figure = {"figure": one.figure} if one.is_measured else {}
     new = {"isNew": True} if one.is_new else {}
-    return {"name": one.name, "value": one.value, "weighs": one.weighs, **figure, **new}
+    value = of_implementations(one.value) if one.name == SETTINGS else one.value
+    return {"name": one.name, "value": value, "weighs": one.weighs, **figure, **new}
 
 
 def _case(

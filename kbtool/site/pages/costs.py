@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 
@@ -12,7 +12,7 @@ from kbtool.ledger.session_costs import months_of
 from kbtool.markdown.chart import Bar, stacked
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import UNKNOWN, minutes, money
-from kbtool.markdown.markup import chip, join, nothing, nowrap, optional, slim_table
+from kbtool.markdown.markup import chip, join, nothing, nowrap, optional, slim_table, stacked_table
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -51,6 +51,7 @@ def page(index: Index) -> str:
     links = links_of(sessions, (attempts[-1] for attempts in index.runs.values()))
     if not any(session.costs for session in sessions):
         return join([page_title("Costs"), nothing("No session's record has a cost line yet.")])
+    tables = {by: rollups(sessions, by, links) for by, _ in _BY}
     ledger = "[in the ledger](#rates)" if index.base.ledger.rates else "in the ledger"
     return join(
         [
@@ -60,13 +61,13 @@ def page(index: Index) -> str:
             " as zero. Where no cost line pays for a card that runs held, its cost is estimated:"
             f" the time of the runs, at the rate of the card {ledger}. The command for these tables"
             " is `kbtool costs`.",
-            section("Over time", "over-time", *_over_time(index)),
+            section("Over time", "over-time", *_over_time(tables)),
             section("Budgets", "boxes", _budgets(index)),
             *(
                 section(
                     f"By {title.lower()}", f"by-{by}",
-                    *(_charts(index, by) if by in _DRAWN else ()),
-                    *(_table(index, table, title) for table in rollups(sessions, by, links)),
+                    *(_charts(index, by, tables[by]) if by in _DRAWN else ()),
+                    *(_table(index, table, title) for table in tables[by]),
                 )
                 for by, title in _BY
             ),
@@ -75,12 +76,12 @@ def page(index: Index) -> str:
     )  # fmt: skip
 
 
-def _over_time(index: Index) -> list[str]:
+def _over_time(tables: Mapping[By, list[Rollup]]) -> list[str]:
     """One chart per currency: the cost of each session or month, and the running total."""
-    sessions = list(index.costs.sessions.values())
-    by: By = "session" if len(sessions) <= _MOST_BARS else "month"
+    sessions = max(len(table.total.sessions) for table in tables["session"])
+    by: By = "session" if sessions <= _MOST_BARS else "month"
     charts = []
-    for table in rollups(sessions, by):
+    for table in tables[by]:
         if table.total.total is None:
             continue
         sums = {
@@ -100,7 +101,7 @@ def _over_time(index: Index) -> list[str]:
     return charts
 
 
-def _charts(index: Index, by: By) -> list[str]:
+def _charts(index: Index, by: By, tables: Sequence[Rollup]) -> list[str]:
     """One chart per currency: the cost of each row, by kind; a month beside its budget."""
     limits = {
         (budget.month, budget.currency): Decimal(budget.money)
@@ -108,7 +109,7 @@ def _charts(index: Index, by: By) -> list[str]:
         if budget.money is not None and by == "month"
     }
     charts = []
-    for table in rollups(list(index.costs.sessions.values()), by):
+    for table in tables:
         currency = table.currency or ""
         bars = [
             _bar(row, by, limit=limits.get((row.key, currency))) for row in table.rows[-_MOST_BARS:]
@@ -141,7 +142,7 @@ def _budgets(index: Index) -> str | None:
     for limits in months_of(index.base.ledger):
         rows += [_budget_row(limits.month, one, False) for one in month_budgets(limits, accounts)]
     header = ["Of", "Budget", "Limit", "Spent", "Left", "State"]
-    return slim_table(header, rows, {2, 3, 4}) if rows else None
+    return stacked_table(header, rows, {2, 3, 4}) if rows else None
 
 
 def _rates(index: Index) -> str | None:
@@ -168,7 +169,7 @@ def _rates(index: Index) -> str | None:
             ]
         )
     header = ["Rate", "For", "Card", "Price", "Stated on", "Bought", "From", "Stated in", "Source"]
-    return slim_table(header, rows, {3}) if rows else None
+    return stacked_table(header, rows, {3}) if rows else None
 
 
 def _budget_row(name: str, budget: Budget, runs: bool) -> list[str]:
@@ -227,7 +228,7 @@ def _table(index: Index, table: Rollup, title: str) -> str:
         "Known in all",
         "Sessions priced",
     ]
-    return join([slim_table(header, rows, range(1, len(header))), more])
+    return join([stacked_table(header, rows, range(1, len(header))), more])
 
 
 def _lines(text: str) -> str:

@@ -13,6 +13,7 @@ from kbtool.model.kernel import Kernel
 from kbtool.model.twin import MeasuredCase, MeasuredSet
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
+from kbtool.site.pages.times import meanings
 
 _MOUNT = "kb-fastest"
 """The element that ``assets/fastest.js`` fills."""
@@ -37,7 +38,7 @@ def fastest(index: Index, kernel: Kernel) -> list[str]:
         ),
         heading(2, "How it is found", "how"),
         _how(kernel, here),
-        *_tables(results),
+        *_tables(kernel, results),
     ]
 
 
@@ -54,9 +55,10 @@ def _how(kernel: Kernel, here: str) -> str:
     )
 
 
-def _tables(results: list[MeasuredSet]) -> Iterator[str]:
+def _tables(kernel: Kernel, results: list[MeasuredSet]) -> Iterator[str]:
     machines = dict.fromkeys(of.machine for of in results)
     yield heading(2, "Every measured case", "cases")
+    yield meanings(kernel, (arm for of in results for case in of.cases for arm in case.arms))
     for machine in machines:
         found = [
             Found(of, case, 1.0, [])

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from kbtool.ledger.measured import (
     Group,
     Machine,
-    left_out_words,
+    of_another_problem,
     of_one_problem,
 )
 from kbtool.ledger.timings.conditions import timed
 from kbtool.ledger.timings.series import LEAST_RUNS, series
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import instant, many, significant
-from kbtool.markdown.markup import heading, nothing, slim_table
+from kbtool.markdown.markup import heading, nothing, stacked_table
 from kbtool.markdown.plot import Axis, Point, Series, plot
 from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
@@ -29,6 +29,7 @@ from kbtool.site.pages.times import (
     short_commit,
 )
 
+_ABOUT = "Time of the baseline ÷ ours, run by run, the oldest at the left: above 1 ours is faster."
 _MOST_RUNS = 40
 """In a history: more would be a column of figures that nobody reads."""
 
@@ -37,7 +38,7 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
     """A chart a machine: the speed against the baseline, quiet run by quiet run, the commits
     marked. The table below it has the noisy ones too."""
     here = at.topic_page(kernel.id, "history")
-    parts = []
+    parts = [_ABOUT] if found else []
     long = _longest(index, kernel)
     for number, (machine, every) in enumerate(found.items(), 1):
         parts.append(
@@ -51,15 +52,14 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             parts.append(f"The newest {_MOST_RUNS} runs; {everyone} has all.")
         noisy = {group.run.id for group in shown if group.noise_reason}
         quiet = [run for run in runs if run.id not in noisy]
-        if noisy:
-            parts.append(f"Left out of the course: {many(len(noisy), 'noisy run')}.")
         shown, others = of_one_problem(shown, shown[0])
-        if others:
-            parts.append(f"Left out of the course: {left_out_words(others)}.")
+        hidden = [many(len(noisy), "noisy run") if noisy else "", of_another_problem(others)]
+        if any(hidden):
+            parts.append(f"Not in the chart: {' and '.join(filter(None, hidden))}.")
         quiet = [run for run in quiet if any(group.run is run for group in shown)]
         if len(quiet) < 2:
             so_far = "one run" if not noisy else "one quiet run" if quiet else "no quiet run"
-            parts.append(nothing(f"No course to show because {so_far} timed it so far."))
+            parts.append(nothing(f"No chart because {so_far} timed it so far."))
         else:
             parts.append(_course(machine, quiet, shown, here))
         parts.append(_change_points(long.get(machine.name, 0)))
@@ -132,4 +132,4 @@ def _runs(index: Index, every: Sequence[Group], here: str) -> str:
         "Run", "Commit", "Cases", "Baseline ÷ ours", "Ours, geometric mean (µs)",
         "Right in the same run",
     ]  # fmt: skip
-    return slim_table(header, lines, {3, 4})
+    return stacked_table(header, lines, {3, 4})

@@ -11,8 +11,8 @@ from kbtool.ledger.headline import COLUMNS, Headline
 from kbtool.ledger.measured import (
     Group,
     Machine,
-    left_out_words,
     newer_than,
+    of_another_problem,
     of_one_problem,
 )
 from kbtool.markdown.chart import sparkline
@@ -82,7 +82,7 @@ def page(index: Index, today: date | None) -> str:
 def _verdicts(index: Index) -> Iterator[str]:
     for name, one in index.verdicts.items():
         link = at.link("All its figures", at.kernel_page(name), at.HOME)
-        yield verdict_line(index.kernels[name], one, f" {link}.")
+        yield verdict_line(index.kernels[name], one, at.HOME, f" {link}.")
 
 
 def _chart(index: Index) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _running(index: Index) -> str:
         if s.status == "running" or (s.status == "paused" and s.id not in index.followers)
     ]
     if not going:
-        return nothing("No session is running, and none is paused that was not gone on with.")
+        return nothing("No session is running, and none waits to be resumed.")
     return bullets(
         f"{index.link(at.session_page(s.id), at.HOME)} {chip(s.status)}"
         + (f" begun {inline(s.started)}" if s.started else "")
@@ -254,7 +254,7 @@ def _result(
         significant(newest.ours_us),
         *standing(one),
         (sparkline(label, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))))
-        + (f" <br>{muted(left_out_words(others))}" if others else ""),
+        + (f" <br>{muted(f'without {of_another_problem(others)}')}" if others else ""),
         index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
         + _cut_short(newest)
         + (f" <br>{muted(newer_noisy(index, newer.run, at.HOME))}" if newer else ""),
@@ -291,7 +291,7 @@ def _audit(index: Index) -> str:
         )
     ]
     wrong = _wrong(index)
-    known = f"{counts['acknowledged']} of the {wrong} that do not hold are acknowledged."
+    known = f"For {counts['acknowledged']} of the {wrong} the record says why it keeps the figure."
     return join([bullets(lines), known if wrong else None])
 
 

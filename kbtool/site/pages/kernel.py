@@ -94,7 +94,7 @@ def listing(index: Index) -> str:
             ]
         )
     header = ["Kernel", "What it computes", "Targets", "Cases", "Newest run"]
-    return join([page_title("Kernels"), table(header, rows, {3})])
+    return join([page_title("Kernels"), stacked_table(header, rows, {3})])
 
 
 def page(index: Index, kernel: Kernel) -> str:
@@ -112,7 +112,7 @@ def page(index: Index, kernel: Kernel) -> str:
             section(
                 "Beside its peers", "peers",
                 *(
-                    [verdict_line(kernel, found), *beside_peers(index, kernel, found)]
+                    [verdict_line(kernel, found, here), *beside_peers(index, kernel, found)]
                     if found
                     else [nothing("No data because no quiet run timed it beside a peer.")]
                 ),
@@ -289,7 +289,7 @@ def _validations(index: Index, kernel: Kernel, here: str) -> list[str]:
     why = _never_built(index, kernel)
     header = ["Target", "Machine", "Validation of the newest sources", "Newest benchmark"]
     return [
-        table(header, rows) if rows else "",
+        stacked_table(header, rows) if rows else "",
         *(f"Target {code(target)}: no data because {why}." for target in missing),
     ]
 

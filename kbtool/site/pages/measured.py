@@ -10,22 +10,36 @@ from statistics import geometric_mean, median
 
 from kbtool.ledger.headline import COLUMNS, Headline, Standing, Verdict, headlines
 from kbtool.ledger.measured import (
+    UNSAID,
     Group,
     Machine,
     groups,
-    left_out_words,
     missing,
     newer_than,
+    of_another_problem,
     of_one_problem,
     read_ceiling,
     widest_field,
 )
 from kbtool.markdown.escape import block, code, inline
 from kbtool.markdown.figures import many, share_text, significant
-from kbtool.markdown.markup import bullets, chip, folded, heading, join, muted, no_ratio, slim_table
+from kbtool.markdown.markup import (
+    anchor,
+    bullets,
+    chip,
+    folded,
+    heading,
+    join,
+    muted,
+    no_ratio,
+    nowrap,
+    slim_table,
+    stacked_table,
+)
 from kbtool.markdown.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase
+from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.roofline import rooflines
@@ -34,6 +48,8 @@ from kbtool.site.pages.times import (
     OLDER,
     against,
     commit_text,
+    meanings,
+    narrow,
     passed_text,
     results_anchor,
     run_link,
@@ -60,9 +76,10 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             heading(2, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
             _standings(index, every, shown, here, apart),
             _against(shown, peers),
+            meanings(kernel, _arms([one.newest for one in shown], peers)),
             _relative(machine, charted, peers, arms),
             *_over_size(kernel, machine, charted, peers, arms),
-            f"Left out of the charts: {left_out_words(others)}." if others else "",
+            f"Not in the charts: {of_another_problem(others)}." if others else "",
             _figures(shown),
             *_again(index, shown, here),
         ]
@@ -76,9 +93,12 @@ def _charted(shown: Sequence[Headline]) -> tuple[list[Headline], int]:
     return [one for one in shown if one.newest in drawn], others
 
 
-def verdict_line(kernel: Kernel, verdict: Verdict, more: str = "") -> str:
-    """A verdict in words, set off from the text around it; ``more`` stands after it."""
-    told = inline(verdict.sentence(kernel.title)) + more
+def verdict_line(kernel: Kernel, verdict: Verdict, here: str, more: str = "") -> str:
+    """A verdict in words, set off from the text around it, with the way to its commands."""
+    run = verdict.headlines[0].newest.run
+    results = f"{at.topic_page(kernel.id, 'results')}#{_again_anchor(run)}"
+    again = at.link("Measure it again", results, here)
+    told = f"{inline(verdict.sentence(kernel.title))}{more} {again}."
     return f'<div class="kb-verdict" markdown="block">\n\n{told}\n\n</div>'
 
 
@@ -92,13 +112,14 @@ def beside_peers(index: Index, kernel: Kernel, verdict: Verdict) -> list[str]:
         ]
         for one in verdict.headlines
     ]
-    header = ["Case set", "Best peer ÷ ours", *(f"{inline(peer)} ÷ ours" for peer in verdict.peers)]
+    header = ["Case set", "Best peer", *map(narrow, verdict.peers)]
     return [
         slim_table(header, lines, range(1, len(header))),
         muted(
             "Time of the peer ÷ ours, geometric mean over the cases: above 1 ours is faster. Below"
             " it the least and the largest, and in how many cases ours lost, if in any."
         ),
+        meanings(kernel, verdict.peers),
         drawn(verdict, index.arms[kernel.id]),
         muted(
             "Below: time of a call in a chain of its own calls, over the bytes that it has to move."
@@ -163,14 +184,14 @@ def _standings(
                 str(len(one.cases)),
                 passed_text(group.run),
                 *standing(one),
-                f"{significant(100 * median(shares))} %"
-                + f" <br>{muted(f'up to {significant(100 * max(shares))} %')}"
+                nowrap(f"{significant(100 * median(shares))} %")
+                + f" <br>{muted(nowrap(f'up to {significant(100 * max(shares))} %'))}"
                 if shares
                 else no_ratio(group.result),
             ]
         )
     header = ["Case set", "Timed", "Right in the same run", *COLUMNS, "Share of ceiling"]
-    return join([HOW_TO_READ, slim_table(header, lines, range(1, 5))])
+    return join([HOW_TO_READ, stacked_table(header, lines, range(1, 5))])
 
 
 def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
@@ -179,17 +200,20 @@ def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
         [inline(one.newest.title), *(against(one.with_peer(peer), peer) for peer in peers)]
         for one in shown
     ]
-    header = ["Case set", *(f"{inline(peer)} ÷ ours" for peer in peers)]
+    header = ["Case set", *map(narrow, peers)]
     ours = sorted({one.newest.subject for one in shown})
     newest = [one.newest for one in shown]
+    why = _missing(shown, peers)
     return join(
         [
             "Time of each peer ÷ time of "
             + ", ".join(code(subject) for subject in ours)
             + " in a chain, in the newest run of the commit that timed the peer: geometric mean"
-            " over the cases, smallest and largest in small type.",
+            " over the cases, smallest and largest in small type. A dash: no run of the commit"
+            " timed the peer there, unless another reason is below.",
             slim_table(header, lines, range(1, len(header))),
-            bullets([*_noisy(newest), *_missing(shown, peers)]),
+            bullets(_noisy(newest)),
+            folded(f"Other reasons for a dash: {len(why)}", bullets(why)) if why else None,
         ]
     )
 
@@ -204,16 +228,17 @@ def _noisy(newest: Iterable[Group]) -> list[str]:
 
 
 def _missing(shown: Iterable[Headline], peers: Sequence[str]) -> list[str]:
-    """Why a peer has no figure, and in which cases it was wrong; each reason once."""
+    """Why a peer has no figure in some cases, where a run says so; each reason once."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
     for peer in peers:
         for one in shown:
             for reason, counts in missing([one.with_peer(peer)], [peer]).items():
                 counted.setdefault(reason, {}).update(counts)
     return [
-        f"{inline(arm)}, {inline(', '.join(f'{title} ({n})' for title, n in counts.items()))}:"
-        f" {inline(why)}"
+        f"{inline(arm)}: {inline(why)}: "
+        + inline(", ".join(f"{title} ({many(n, 'case')})" for title, n in counts.items()))
         for (arm, why), counts in counted.items()
+        if why != UNSAID
     ]
 
 
@@ -380,6 +405,10 @@ def _best(standing: Standing | None, case: str) -> str:
     return f"{significant(ratio)} {muted(inline(peer))}"
 
 
+def _again_anchor(run: Run) -> str:
+    return f"again.{at.fragment(run.id)}"
+
+
 def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
     """The runs that the figures are from, each with its commands."""
     parts = []
@@ -392,8 +421,8 @@ def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
         changed = " and uncommitted changes" if run.repository.dirty else ""
         changed += f", {OLDER}" if index.is_older(run) else ""
         parts += [
-            f"{titles}: run of {run_link(index, run, here)}, commit {commit_text(run)}{changed},"
-            f" {comparison}. To measure it again:",
+            f"{anchor(_again_anchor(run))}{titles}: run of {run_link(index, run, here)},"
+            f" commit {commit_text(run)}{changed}, {comparison}. To measure it again:",
             block("\n".join(index.commands(run))),
         ]
     return parts

@@ -39,7 +39,13 @@ def edits(index: Index, case: BugCase, here: str) -> str:
             f"No case can find it: {inline(mutant.equivalent)}" if mutant.equivalent else "",
             _killers(index, mutant),
         ]
-    return section("Put back", "mutants", *(part for part in parts if part))
+    return section("Put back", "mutants", _ABOUT, *(part for part in parts if part))
+
+
+_ABOUT = (
+    "Edits that put this bug into the sources again (mutants), and whether validation finds them."
+    " With a fixed bound: whether a tolerance that is the same for every element finds them too."
+)
 
 
 def change(edit: Mutant | Edit) -> str:

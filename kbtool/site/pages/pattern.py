@@ -28,9 +28,7 @@ from kbtool.markdown.markup import (
     join,
     nothing,
     optional,
-    slim_table,
     stacked_table,
-    table,
 )
 from kbtool.model.ablation import Edit
 from kbtool.model.pattern import Pattern
@@ -111,7 +109,7 @@ def listing(index: Index) -> str:
         )
     header = [
         "Pattern", "Title", "Lesson", "Standing", "Applied", "Proved", "Against",
-        "Saved, as claimed", "Lost, as claimed", "By step times", "Gains", "Recipe",
+        "Saved, as claimed", "Lost, as claimed", "Saved, by step times", "Gains", "Recipe",
     ]  # fmt: skip
     return join(
         [
@@ -196,7 +194,10 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
             ("Money saved, as claimed", _claimed_money(account)),
             ("Expected to save", _expected(account)),
             ("Lost to bugs with its symptoms", ", ".join(_lost(index, pattern, here))),
-            ("By step times", "" if timed is None else f"[{saving_text(timed)}](#step-times)"),
+            (
+                "Saved, by step times",
+                "" if timed is None else f"[{saving_text(timed)}](#step-times)",
+            ),
             ("Stated status", chip(pattern.stated_status)),
             ("Supersedes", patterns([older.pattern for older in pattern.supersedes])),
             ("Superseded by", patterns(account.superseded_by)),
@@ -467,10 +468,11 @@ def _step_times(index: Index, pattern: Pattern, here: str) -> str:
     ]
     reasons = Counter(step.left_out for step in account.steps if step.left_out)
     more = f"The last {NEWEST} are listed." if len(counted) > NEWEST else None
+    header = ["Where", "Step", "Planned", "Took", "Saved or lost"]
     return section(
         "Step times", "step-times",
         _in_all(account), more,
-        table(["Where", "Step", "Planned", "Took", "Comes to"], rows, {2, 3, 4}) if rows else None,
+        stacked_table(header, rows, {2, 3, 4}) if rows else None,
         "Not counted:" if reasons else None,
         bullets(
             f"{many(count, 'step')}: {inline(why)}" for why, count in reasons.most_common()
@@ -496,5 +498,5 @@ def _sources(pattern: Pattern) -> str:
         [code(name), inline(s.file), inline(s.about), code(s.url) if s.url else ""]
         for name, s in pattern.sources.items()
     ]
-    body = slim_table(["Name", "File", "About", "Where"], rows) if rows else None
+    body = stacked_table(["Name", "File", "About", "Where"], rows) if rows else None
     return section("Source files", "sources", body)

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from kbtool.markdown.escape import block, code, inline, prose
 from kbtool.markdown.figures import many, seconds
-from kbtool.markdown.markup import chip, facts, join, muted, nothing, slim_table, table
+from kbtool.markdown.markup import (
+    chip,
+    facts,
+    join,
+    muted,
+    nothing,
+    stacked_table,
+)
 from kbtool.model.excuses import Forgotten
 from kbtool.model.kinds.base import StepBase
 from kbtool.model.pattern import Pattern
@@ -68,7 +75,13 @@ def listing(index: Index) -> str:
         )
     header = ["Recipe", "What it achieves", "Pattern", "Kernel", "Steps", "Newest run"]
     every = f"[Every run]({at.relative(at.RUNS, at.RECIPES)}), newest first."
-    return join([page_title("Recipes"), table(header, rows, {4}), every, _forgotten(index)])
+    about = (
+        "A recipe is a procedure that kbtool runs step by step: `kbtool run-recipe NAME`, and with"
+        " `--dry-run` it only says what it would do. Each belongs to a pattern."
+    )
+    return join(
+        [page_title("Recipes"), about, stacked_table(header, rows, {4}), every, _forgotten(index)]
+    )
 
 
 def _forgotten(index: Index) -> str | None:
@@ -87,7 +100,7 @@ def _forgotten(index: Index) -> str | None:
         for one in sorted(entries, key=lambda one: one.at.day, reverse=True)
     ]
     header = ["Recipe", "What it achieved", "Forgotten on", "Why", "Runs"]
-    return section("Forgotten recipes", "forgotten", table(header, rows, {4}))
+    return section("Forgotten recipes", "forgotten", stacked_table(header, rows, {4}))
 
 
 def _runs_of(index: Index, one: Forgotten) -> list[Run]:
@@ -125,13 +138,17 @@ def _was_forgotten(index: Index, one: Forgotten, here: str) -> str:
     )
 
 
+_TYPES = {"str": "text", "int": "whole number", "bool": "true or false", "float": "number"}
+"""Types of parameters in the words that the pages of schemas have for them."""
+
+
 def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
     """One recipe: parameters, steps, runs."""
     here = at.recipe_page(recipe.name)
     parameters = [
         [
             code(name),
-            inline(spec.type),
+            _TYPES.get(spec.type, inline(spec.type)),
             code(spec.default) if spec.default else "empty",
             ", ".join(code(choice) for choice in spec.choices),
             inline(spec.help),
@@ -164,7 +181,7 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
             block(command(recipe)),
             section(
                 "Parameters", "parameters",
-                slim_table(header, parameters) if parameters
+                stacked_table(header, parameters) if parameters
                 else nothing("The recipe has no parameters."),
                 f"To set one: {code('--set NAME=VALUE')}." if parameters else None,
             ),
@@ -242,7 +259,7 @@ def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
         *(["Stopped after", "Needs", "Settings"] * settings),
     ]  # fmt: skip
     numeric = {0, *range(3, 5 + len(shown))}
-    return [slim_table(header, rows, numeric), _basis(bool(past), bool(shown))]
+    return [stacked_table(header, rows, numeric), _basis(bool(past), bool(shown))]
 
 
 def _names(machines: Sequence[MachineInfo]) -> list[str]:

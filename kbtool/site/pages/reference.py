@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.markup import anchor, bullets, heading, join, slim_table, yes_no
+from kbtool.markdown.markup import anchor, bullets, heading, join, stacked_table, yes_no
 from kbtool.model.json_schema import MODELS, plain_schema
 from kbtool.site import addresses as at
 from kbtool.site.pages.base import Page, Pages, Source
@@ -135,7 +135,7 @@ def _model(name: str, model: Mapping[str, Any], link: _Links) -> Iterator[str]:
         for field, about in model.get("properties", {}).items()
     ]
     header = ["Field", "Type", "Required", "Default", "Meaning"]
-    yield slim_table(header, rows) if rows else link.type(model)
+    yield stacked_table(header, rows) if rows else link.type(model)
 
 
 class _Links:

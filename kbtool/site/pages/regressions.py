@@ -23,7 +23,7 @@ from kbtool.markdown.markup import (
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import page_title, section
+from kbtool.site.parts import case_title, page_title, section
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -42,15 +42,16 @@ def page(index: Index) -> str:
     if not found:
         why = "No data because no two commits were timed under the same conditions, in quiet runs."
         return join([page_title("Regressions"), nothing(why), _alone(index, alone)])
-    header = ["Kernel", "Machine", "Newest commit", "Beside", "Verdict"]
+    header = ["Kernel", "Machine", "Newest commit", "Compared with", "Verdict"]
     return join(
         [
             page_title("Regressions"),
-            "The newest commit of each kernel beside the last one before it, case by case, by the"
-            " verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or more,"
-            " and by more than runs of the same code do. Open any other commit below to compare"
-            " with it. Only commits that were timed for the same problem under the same conditions"
-            " stand together. Commits are in the order in which they were first timed.",
+            "The newest commit of each kernel compared with the last one before it, case by case,"
+            " by the verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or"
+            " more, and by more than runs of the same code do (the spread). Open any other commit"
+            " below to compare with it. Only commits that were timed for the same problem under"
+            " the same conditions stand together. Commits are in the order in which they were first"
+            " timed.",
             stacked_table(header, [_overview(index, line) for line in found]),
             *(_section(index, line) for line in found),
             _alone(index, alone),
@@ -68,7 +69,7 @@ def _overview(index: Index, line: Line) -> list[str]:
     return [kernel, inline(line.machine), newest, *told]
 
 
-_NO_CASE = "no other commit has a case of it"
+_NO_CASE = "no other commit timed any of its cases"
 
 
 def _section(index: Index, line: Line) -> str:
@@ -77,13 +78,19 @@ def _section(index: Index, line: Line) -> str:
     title = f"{inline(kernel.title if kernel else line.kernel)}, {inline(line.machine)}"
     parts = [f"Newest commit: {_told(index, newest)}."]
     if before is None:
-        parts.append(nothing(f"Not compared: {_NO_CASE}."))
+        parts.append(nothing(f"Not compared because {_NO_CASE}."))
     else:
         parts += [
-            f"Beside {_told(index, before.a.newest)}: **{inline(before.answer)}**.", _body(before),
-        ]  # fmt: skip
-    parts += [folded(_summary(one, line), _body(one)) for one in line.beside if one is not before]
-    return section(f"{title}, {newest.run.started:%Y-%m-%d}", _anchor(line), *parts)
+            f"Compared with {_told(index, before.a.newest)}: **{inline(before.answer)}**.",
+            _body(index, before),
+        ]
+    others = [one for one in line.beside if one is not before]
+    parts += [folded(_summary(one, line), _body(index, one)) for one in others if has_case(one)]
+    apart = [_told(index, one.a.newest) for one in others if not has_case(one)]
+    if apart:
+        parts.append(f"No case in common with {', '.join(apart)}.")
+    when = f"{newest.run.started:%Y-%m-%d}, {_commit(newest)}"
+    return section(f"{title}, {when}", _anchor(line), *parts)
 
 
 def _anchor(line: Line) -> str:
@@ -91,11 +98,10 @@ def _anchor(line: Line) -> str:
 
 
 def _summary(one: Comparison, line: Line) -> str:
-    """What is folded up: the commit, and the verdict or why there is none."""
+    """What is folded up: the commit, and the verdict."""
     place = anchor(f"{_anchor(line)}-{_commit(one.a.newest)}")
     day = f"{one.a.newest.run.started:%Y-%m-%d}"
-    told = inline(one.answer) if has_case(one) else f"not compared: {_NO_CASE}"
-    return f"{place}Beside {code(_commit(one.a.newest))} of {day}: {told}"
+    return f"{place}Compared with {code(_commit(one.a.newest))} of {day}: {inline(one.answer)}"
 
 
 def _alone(index: Index, alone: Mapping[tuple[str, str], Sequence[Timed]]) -> str:
@@ -119,13 +125,17 @@ def _alone(index: Index, alone: Mapping[tuple[str, str], Sequence[Timed]]) -> st
     )
 
 
-def _body(one: Comparison) -> str:
+def _body(index: Index, one: Comparison) -> str:
+    kernel = index.kernels.get(one.a.newest.run.kernel or "")
     rows = [
-        [inline(cell) if at != 5 else chip(cell) for at, cell in enumerate(cells(row))]
+        [
+            inline(case_title(kernel, row.case)),
+            *(inline(cell) if at != 5 else chip(cell) for at, cell in enumerate(cells(row)) if at),
+        ]
         for row in told(one.rows)
     ]
     alone = len(one.rows) - len(rows)
-    header = ["Case", "Earlier (µs)", "Newest (µs)", "Newest ÷ earlier", "±", "Verdict", "Why"]
+    header = ["Case", "Earlier (µs)", "Newest (µs)", "Newest ÷ earlier", "Spread", "Verdict", "Why"]
     commands = f"kbtool compare {_commit(one.a.newest)} {_commit(one.b.newest)}"
     return join(
         [
@@ -134,7 +144,7 @@ def _body(one: Comparison) -> str:
             f"{many(alone, 'case')} of one commit alone {'is' if alone == 1 else 'are'} left out."
             if alone
             else None,
-            f"The same: {code(commands)}",
+            f"In the terminal: {code(commands)}",
         ]
     )
 

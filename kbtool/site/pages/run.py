@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,9 +17,7 @@ from kbtool.markdown.markup import (
     nothing,
     nowrap,
     optional,
-    slim_table,
     stacked_table,
-    table,
 )
 from kbtool.model.kinds.logged import ImportResult
 from kbtool.model.run import Run
@@ -27,6 +25,7 @@ from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, has_section
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.times import meanings
 from kbtool.site.parts import backlinks, compare_link, crumb, page_title, section, session_cell
 from kbtool.steps import kind_of
 
@@ -47,7 +46,11 @@ def listing(index: Index) -> str:
     body = rows(index, runs, at.RUNS) if runs else nothing(
         "No data because no recipe was run in this knowledge base."
     )  # fmt: skip
-    return join([page_title("Runs"), body])
+    about = (
+        "Each execution of a recipe, with what it measured, newest first. kbtool writes these"
+        " records; nobody types or edits one. Failed runs are kept."
+    )
+    return join([page_title("Runs"), about if runs else None, body])
 
 
 def rows(index: Index, runs: Sequence[Run], here: str) -> str:
@@ -171,7 +174,7 @@ def _steps(index: Index, run: Run, here: str) -> str:
         for number, step in enumerate(run.steps, 1)
     ]
     header = ["No.", "Step", "Status", "Took", "Expected", "Outcome", "Patterns that match"]
-    return slim_table(header, shown, {0, 3, 4})
+    return stacked_table(header, shown, {0, 3, 4})
 
 
 def _results(index: Index, run: Run, here: str) -> list[str]:
@@ -203,6 +206,17 @@ class RunLinks:
     def compare(self, arm: str) -> str:
         """The Compare page with the arm selected."""
         return compare_link(inline(arm), self.run.id, arm, self.here)
+
+    def meanings(self, shown: Iterable[str]) -> str:
+        """What the kernel's manifest says of these implementations."""
+        kernel = self.index.kernels.get(self.run.kernel or "")
+        return meanings(kernel, shown) if kernel else ""
+
+    def case_set(self, name: str) -> str:
+        """The title of the case set, if the kernel still has it."""
+        kernel = self.index.kernels.get(self.run.kernel or "")
+        known = kernel.case_sets.get(name) if kernel else None
+        return known.title if known else name
 
     def pattern(self, pattern: str) -> str:
         """The pattern by its id."""
@@ -244,7 +258,7 @@ def _machine(run: Run) -> str:
             "note", "Not where it was measured",
             "This is the machine that read the file. What the file says of its own stands above.",
         )  # fmt: skip
-    return section("Machine and code", "machine", box, table(["What", "Value"], lines))
+    return section("Machine and code", "machine", box, stacked_table(["What", "Value"], lines))
 
 
 def _identity(run: Run) -> str:
@@ -262,7 +276,7 @@ def _identity(run: Run) -> str:
         f"Problem: {code(run.identity.problem_digest[:12])}, one hash of its files without the"
         " manifest; runs with another one are never ranked together with this. Every file of the"
         " knowledge base that its steps read, by SHA-256:",
-        table(["Part", "File", "Content"], files),
+        stacked_table(["Part", "File", "Content"], files),
         f"Packages: {inline(', '.join(packages))}" if packages else None,
     )  # fmt: skip
 
@@ -275,4 +289,4 @@ def _attempts(attempts: Sequence[Run]) -> str:
         for run in attempts
     ]
     header = ["Attempt", "Began", "Status", "Result"]
-    return section("Attempts", "attempts", table(header, lines, {0}))
+    return section("Attempts", "attempts", stacked_table(header, lines, {0}))

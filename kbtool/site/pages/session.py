@@ -20,10 +20,9 @@ from kbtool.markdown.markup import (
     nowrap,
     optional,
     outward,
-    slim_table,
     stacked_table,
-    table,
 )
+from kbtool.model.base import Quantity
 from kbtool.model.price import currency_of
 from kbtool.model.session import Session
 from kbtool.runner.words import headline
@@ -48,7 +47,7 @@ from kbtool.site.parts import (
     unknowns,
     why_unknown,
 )
-from kbtool.site.sums import known, unstated
+from kbtool.site.sums import unstated
 from kbtool.site.text.prose import rendered
 from kbtool.site.text.quoted import files_beside, in_html, line, paragraphs
 from kbtool.store.prose import notes
@@ -85,11 +84,11 @@ def listing(index: Index) -> str:
                 inline(session.title),
                 chip(session.status),
                 minutes(session.minutes) if session.minutes is not None else "unknown",
-                str(known([index.costs.sessions[session.id]])),
+                index.money(session.id),
                 inline(clipped(session.outcome or "", _OUTCOME)) or "–",
             ]
         )
-    header = ["Session", "Date", "Title", "Status", "Time", "Money known", "Outcome"]
+    header = ["Session", "Date", "Title", "Status", "Time", "Money", "Outcome"]
     return join(
         [
             page_title("Sessions"),
@@ -154,7 +153,7 @@ def _lessons(index: Index, session: Session, here: str) -> Iterator[str]:
 def _summary(index: Index, session: Session, here: str) -> str:
     reason = why_unknown(session, "duration")
     costs = index.costs.sessions[session.id]
-    spent = str(known([costs])) if costs.costs else ""
+    spent = index.money(session.id) if costs.costs else ""
     met = [index.bugs[session.id, bug.id] for bug in session.bugs]
     is_open = sum(case.is_open for case in met)
     runs = Counter[str](run.outcome for run in index.runs_of(session=session.id))
@@ -177,7 +176,7 @@ def _summary(index: Index, session: Session, here: str) -> str:
             ("Money budget", optional(session.budget_money)),
             ("Engineer", optional(session.engineer)),
             ("Kernels", ", ".join(index.link(at.kernel_page(k), here) for k in session.kernels)),
-            ("Own mark", optional(session.grade)),
+            ("Grade it gave itself", optional(session.grade)),
             ("Runs", _counted(runs, "#runs")),
             ("Measured", _counted(verdicts, "#measurements")),
             ("Bugs met", f"[{len(met)}, {is_open} open](#bugs)" if met else ""),
@@ -235,7 +234,9 @@ _PARTS = (
 
 def _absent(session: Session) -> str:
     """The parts that the record lacks."""
-    missing = [name for name in _PARTS if not getattr(session, name)]
+    missing = [
+        "cost lines" if name == "costs" else name for name in _PARTS if not getattr(session, name)
+    ]
     return nothing(f"The record has no {', '.join(missing)}.") if missing else ""
 
 
@@ -260,7 +261,7 @@ def _environment(session: Session) -> str:
     # Both fields of the record may be referred to; they share a section.
     place = anchor("repository") if repository else ""
     body = (
-        slim_table(["What", "Value", "Source"], rows)
+        stacked_table(["What", "Value", "Source"], rows)
         if rows
         else nothing("The record states nothing of it.")
     )
@@ -295,9 +296,10 @@ def _costs(index: Index, session: Session) -> str:
         for one in index.costs.held[session.id]
     ]  # fmt: skip
     header = ["For", "Amount", "Basis", "Time", "Rate", "Card", "Remark", "Source"]
-    added = f"Sum of what is known: **{known([index.costs.sessions[session.id]])}**"
-    body = slim_table(header, rows, {1, 3, 4}) if rows else nothing("The record has no cost lines.")
-    return section("Costs", "costs", body, added if rows else None)
+    added = f"Sum of what is known: **{index.money(session.id)}**"
+    if not rows:
+        return section("Costs", "costs", nothing("The record has no cost lines."))
+    return section("Costs", "costs", stacked_table(header, rows, {1, 3, 4}), added)
 
 
 def _runs(index: Index, session: Session, here: str) -> str:
@@ -311,7 +313,7 @@ def _runs(index: Index, session: Session, here: str) -> str:
         for run in index.runs_of(session=session.id)
     ]
     return section(
-        "Runs", "runs", table(["Run", "From", "Status", "Result"], rows) if rows else None
+        "Runs", "runs", stacked_table(["Run", "From", "Status", "Result"], rows) if rows else None
     )
 
 
@@ -400,13 +402,18 @@ def _evidence(index: Index, session: Session, here: str) -> str:
     )
 
 
+def _size(name: str, value: Quantity) -> str:
+    """How large something is; without the name where that is the unit."""
+    return inline(value) if str(value).endswith(f" {name}") else f"{inline(name)}: {inline(value)}"
+
+
 def _deliverables(session: Session) -> str:
     rows = [
         [
             anchor(f"deliverables.{item.id}") + inline(item.title),
             chip(item.state),
             optional(item.about),
-            "; ".join(f"{inline(key)}: {inline(value)}" for key, value in item.sizes.items()),
+            "; ".join(_size(key, value) for key, value in item.sizes.items()),
             cite(item.source),
         ]
         for item in session.deliverables
@@ -436,5 +443,5 @@ def _sources(session: Session) -> str:
         for name, source in session.sources.items()
     ]
     key = "What stands behind a figure in small type, as `name:lines`."
-    body = join([key, slim_table(["Name", "File", "About", "Where"], rows)]) if rows else None
+    body = join([key, stacked_table(["Name", "File", "About", "Where"], rows)]) if rows else None
     return section("Source files", "sources", body)

@@ -6,8 +6,17 @@ from collections.abc import Iterator
 from functools import partial
 
 from kbtool.markdown.escape import block, code, inline
-from kbtool.markdown.markup import anchor, bullets, join, nothing, stacked_table
+from kbtool.markdown.markup import (
+    anchor,
+    bullets,
+    folded,
+    join,
+    nothing,
+    outward,
+    stacked_table,
+)
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
+from kbtool.model.words import many
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -59,13 +68,41 @@ def page(index: Index, tool: Symptoms) -> str:
         [
             page_title(f"Symptoms: {inline(tool.title)}"),
             f"<small>{at.link('Symptoms', at.SYMPTOMS, here)} › {code(tool.id)}</small>",
+            _list(tool),
             *(_shown(index, known, here) for known in tool.symptoms),
         ]
     )
 
 
+_MANY = 8
+"""Symptoms of a page that needs no list of them."""
+_LONGEST = 90
+"""Letters of a message in the list."""
+
+
+def _list(tool: Symptoms) -> str | None:
+    """Every symptom of a long page, to filter by words of the message."""
+    if len(tool.symptoms) <= _MANY:
+        return None
+    rows = [
+        [f"[{inline(known.title)}](#{known.id})", code(_first(known))] for known in tool.symptoms
+    ]
+    return folded(
+        f"All {len(rows)} symptoms of this page, in a list to filter",
+        stacked_table(["Symptom", "An example of the message"], rows),
+    )
+
+
+def _first(known: KnownSymptom) -> str:
+    """The first line of its example."""
+    line = known.example.strip().partition("\n")[0]
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
 def _shown(index: Index, known: KnownSymptom, here: str) -> str:
     numbers = dict.fromkeys(known.values, "N")
+    is_address = known.source.startswith("https://")
+    wording = outward(known.source) if is_address else cite(known.source)
     patterns = [
         index.link(at.pattern_page(pattern), here)
         for pattern in known.patterns
@@ -77,10 +114,26 @@ def _shown(index: Index, known: KnownSymptom, here: str) -> str:
         block(known.example),
         inline(filled(known.advice, numbers)),
         block(filled(known.command, numbers)) if known.command else None,
+        _causes(known, numbers),
         f"Only for {', '.join(map(code, known.architectures))}." if known.architectures else None,
         f"Pattern: {', '.join(patterns)}" if patterns else None,
-        f"The wording: {cite(known.source)}",
+        f"Wording from: {wording}",
     )
+
+
+def _causes(known: KnownSymptom, numbers: dict[str, str]) -> str | None:
+    if not known.causes:
+        return None
+    rows = [
+        [
+            code(cause.sign.removeprefix("(?i)")),
+            inline(filled(cause.advice, numbers)),
+            code(filled(cause.command, numbers)) if cause.command else "–",
+        ]
+        for cause in known.causes
+    ]
+    table = stacked_table(["If the text has", "Do", "Run"], rows)
+    return folded(f"{many(len(rows), 'cause')} that other details of the text give away", table)
 
 
 def of_pattern(index: Index, pattern: str, here: str) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from kbtool.markdown.escape import inline
-from kbtool.markdown.markup import anchor, join, nothing, nowrap, table
+from kbtool.markdown.markup import anchor, join, nothing, nowrap, slim_table, table
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
@@ -56,7 +56,7 @@ def page(index: Index, tag: str, records: Sequence[Session | Pattern]) -> str:
         [
             index.link(page_of(record), here),
             "session" if isinstance(record, Session) else "pattern",
-            nowrap(record.day or "undated") if isinstance(record, Session) else "–",
+            nowrap(record.day or "undated") if isinstance(record, Session) else "",
         ]
         for record in records
     ]
@@ -64,6 +64,6 @@ def page(index: Index, tag: str, records: Sequence[Session | Pattern]) -> str:
         [
             page_title(f"Tag: {inline(tag)}"),
             f"<small>{at.link('Tags', at.TAGS, here)}</small>",
-            table(["What", "Kind", "Date"], rows),
+            slim_table(["What", "Kind", "Date"], rows),
         ]
     )

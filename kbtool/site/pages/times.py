@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kbtool.ledger.headline import Headline
 from kbtool.ledger.measured import Group, Machine, Pairs
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import instant, significant, validation
-from kbtool.markdown.markup import muted, no_ratio, nowrap
+from kbtool.markdown.markup import bullets, folded, muted, no_ratio, nowrap
+from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -40,16 +43,16 @@ def standing(one: Headline) -> list[str]:
 
 
 def _in_pieces(spread: str) -> str:
-    """Lines end between what semicolons part."""
-    return "; ".join(nowrap(inline(piece)) for piece in spread.split("; "))
+    """A line for each of what semicolons part."""
+    return "; <br>".join(nowrap(inline(piece)) for piece in spread.split("; "))
 
 
 HOW_TO_READ = (
-    "Best peer's time ÷ ours, geometric mean over the cases: above 1 ours is faster. Beside it the"
+    "Best peer's time ÷ ours, geometric mean over the cases: above 1 ours is faster. Below it the"
     " smallest ratio, and in how many cases ours was slower. The best peer is chosen case by case,"
     " over all runs of the commit that were not noisy. Between plain kernels: each call follows a"
     " plain kernel and cannot start before its end, as in a model. In a chain: each call follows"
-    " another call of the same arm, and its launch can overlap that call."
+    " another call of the same implementation, and its launch can overlap that call."
 )
 """An explanation of the cells of :func:`standing`."""
 
@@ -62,6 +65,19 @@ def ratio_text(group: Group, pairs: Pairs) -> str:
     spread = nowrap(f"{significant(ratio.least)}–{significant(ratio.most)}")
     part = f" <br>{ratio.cases} of {of} cases" if ratio.cases < of else ""
     return f"{significant(ratio.mean)} <br>{muted(spread + part)}"
+
+
+def narrow(name: str) -> str:
+    """The name of an implementation as the head of a column: it may break after an underscore."""
+    return "&#95;<wbr>".join(map(inline, name.split("_")))
+
+
+def meanings(kernel: Kernel, shown: Iterable[str]) -> str:
+    """What the implementations that stand in a table or chart are, folded up; empty where the
+    manifest says it of none."""
+    told = kernel.implementations
+    lines = [f"{code(name)}: {inline(told[name])}" for name in dict.fromkeys(shown) if name in told]
+    return folded("What the names of the implementations mean", bullets(lines)) if lines else ""
 
 
 def passed_text(run: Run) -> str:

@@ -12,7 +12,7 @@ from kbtool.ledger.measured import (
 )
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many, validation
-from kbtool.markdown.markup import heading, join, nothing, nowrap, slim_table
+from kbtool.markdown.markup import heading, join, nothing, nowrap, stacked_table
 from kbtool.markdown.plot import Axis, Row, rows, timed
 from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
@@ -89,7 +89,7 @@ def _rungs(
         [
             f"{inline(group.label)} on {inline(machine.name)}, run of {run}, commit"
             f" {commit_text(group.run)}{age}{noise}. Above 1 the variant is faster.",
-            slim_table(header, lines, {3, 4, 5, 6}),
+            stacked_table(header, lines, {3, 4, 5, 6}),
             _chart(machine, group, order, index.arms[kernel.id]),
         ]
     )

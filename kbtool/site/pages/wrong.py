@@ -13,7 +13,7 @@ from kbtool.ledger.faults import Meeting
 from kbtool.ledger.lost import Lost, lost
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import minutes, money
-from kbtool.markdown.markup import clipped, join, nothing, nowrap, stacked_table
+from kbtool.markdown.markup import clipped, join, muted, nothing, nowrap, stacked_table
 from kbtool.model.expression import found_in
 from kbtool.model.pattern import Pattern
 from kbtool.model.symptom import filled
@@ -32,6 +32,8 @@ PAGES = Pages(_pages, at.WRONG, "What went wrong?")
 
 _LONGEST = 160
 """Characters of what a fix changed."""
+_MOST = 6
+"""Bugs that are named in a row."""
 
 
 class _Row(NamedTuple):
@@ -50,21 +52,20 @@ class _Row(NamedTuple):
 
 def page(index: Index) -> str:
     """The table of symptoms: those that cost most come first."""
-    rows = [*_of_patterns(index), *_of_messages(index), *_of_bugs(index)]
+    rows = _each_once([*_of_patterns(index), *_of_messages(index), *_of_bugs(index)])
     costs = index.costs.sessions
     told = [
         (row, lost((Meeting(case.session, case.bug) for case in row.cases), costs)) for row in rows
     ]
     told.sort(key=lambda one: (one[1].minutes or Decimal(0), len(one[0].cases)), reverse=True)
-    header = ["What you see", "What to do", "Lost", "Pattern", "Bugs that had it", "Where"]
+    header = ["What you see", "What to do", "Lost", "Pattern", "Bugs that had it"]
     cells = [
         [
-            row.seen,
+            f"{row.seen} <br>{muted(inline(row.where))}" if row.where else row.seen,
             row.remedy,
             _lost(what),
             ", ".join(index.link(at.pattern_page(one.id), at.WRONG) for one in row.patterns),
-            _bugs(row.cases),
-            inline(row.where),
+            _bugs(row),
         ]
         for row, what in told
     ]
@@ -84,6 +85,23 @@ def page(index: Index) -> str:
             else nothing("No pattern has a sign or a symptom, and no bug is recorded."),
         ]
     )
+
+
+def _each_once(rows: Iterable[_Row]) -> list[_Row]:
+    """What looks the same in several patterns is one row, with all their remedies."""
+    alike: dict[str, list[_Row]] = defaultdict(list)
+    for row in rows:
+        alike[row.seen].append(row)
+    return [
+        _Row(
+            seen,
+            next((row.where for row in same if row.where), ""),
+            list({one.id: one for row in same for one in row.patterns}.values()),
+            list({case.page: case for row in same for case in row.cases}.values()),
+            "<br>".join(dict.fromkeys(row.remedy for row in same)),
+        )
+        for seen, same in alike.items()
+    ]
 
 
 def _of_patterns(index: Index) -> Iterator[_Row]:
@@ -160,10 +178,11 @@ def _of_bugs(index: Index) -> Iterator[_Row]:
         )  # fmt: skip
 
 
-def _bugs(cases: Sequence[BugCase]) -> str:
-    """Each fault by the title of its last meeting, then the sessions that met it before."""
+def _bugs(row: _Row) -> str:
+    """Each fault by the title of its last meeting, then the sessions that met it before; of many
+    the first, the others on the page of the pattern."""
     told = []
-    for case in cases:
+    for case in row.cases:
         if not case.recurrences:
             before = [
                 at.link(inline(session.label), at.bug_page(session.id, bug.id), at.WRONG)
@@ -171,6 +190,9 @@ def _bugs(cases: Sequence[BugCase]) -> str:
             ]
             link = at.link(inline(case.bug.title), case.page, at.WRONG)
             told.append(f"{link} ({', '.join(before)} too)" if before else link)
+    if len(told) > _MOST and row.patterns:
+        others = f"and {len(told) - _MOST} more"
+        told[_MOST:] = [at.link(others, at.pattern_page(row.patterns[0].id), at.WRONG)]
     return "<br>".join(told)
 
 
