@@ -28,7 +28,7 @@ Examples:
   kbtool compare best last                   was the newest run slower than the fastest commit?
   kbtool compare main HEAD --fail-over 3%    in CI: exit 1 if a case is slower by more than 3 %
   kbtool compare RUN OTHER_RUN                 by a part of the id of each
-  kbtool compare ARM OTHER_ARM                 two variants, at the newest commit that timed both
+  kbtool compare VARIANT OTHER_VARIANT         two variants, at the newest commit that timed both
   kbtool compare last last/sdpa              our kernel and a peer, in the newest run
   kbtool compare H100 H200 --markdown
   kbtool compare main HEAD --measure RECIPE --pairs 5
@@ -39,12 +39,12 @@ A and B are each
   a commit    its id or the first four digits or more, a branch, a tag, HEAD~1: all its quiet runs
   a card      words of its name: all quiet runs there of the newest commit that the other side has
               too; if there is none, of the newest commit
-  an arm      a variant or a peer: in the other side's runs; if both are arms, at the newest commit
-              that timed both
+  a variant   or a peer, by its name: in the other side's runs; if both sides are named so, at the
+              newest commit that timed both
   last        the newest run
   best        the fastest other commit, by its quiet runs under the same conditions
-/ARM after any of these picks that arm; without it, the kernel chooses the variant. A run is quiet
-if other processes used at most 5 % of the cores meanwhile, and did not use the card.
+/NAME after any of these picks that variant or peer; without it, the kernel chooses the variant. A
+run is quiet if other processes used at most 5 % of the cores meanwhile, and did not use the card.
 
 \b
 Verdicts are about B. A case is slower or faster if its mean times differ by 2 % or more, and by

@@ -67,7 +67,7 @@ def doctor(
     from kbtool.model.errors import NotFoundError, RecordError, UsageError
     from kbtool.runner.doctor import diagnose, facts_of
     from kbtool.runner.engine import Job
-    from kbtool.site.needs import missing_package
+    from kbtool.site.needs import generator_of, missing_package
     from kbtool.store.tree import KnowledgeBase, find_root
 
     if settings and recipe is None:
@@ -81,7 +81,7 @@ def doctor(
             raise
         error = str(problem)
     wanted = bound_recipe(base, recipe, values_of(settings)) if base and recipe else None
-    facts = facts_of(base, error, missing_package())
+    facts = facts_of(base, error, missing_package(generator_of(base.root if base else None)))
     job = None
     if base is not None and wanted is not None:
         pattern, bound, parameters = wanted

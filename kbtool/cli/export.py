@@ -28,7 +28,7 @@ Examples:
   kbtool export beancount -o costs.beancount      then: bean-check costs.beancount
   kbtool export jsonl | jq -r .amount             cost lines, one JSON object a line
   kbtool export parquet -o costs.parquet          cost lines, for data frames
-  kbtool export runs --format csv -o runs.csv     what runs measured: a row per case, arm, metric
+  kbtool export runs --format csv -o runs.csv     what runs measured, a row per case and metric
   kbtool export corpus -o corpus.jsonl            what was tried, what failed, what worked
   kbtool export mlflow --tracking-uri URI         the same figures as runs of MLflow
 
@@ -45,7 +45,8 @@ Examples:
 \b
 EffectiveCost holds every amount. BilledCost, ListCost and ContractedCost hold billed amounts, and 0
 for claimed and estimated ones (see x_CostBasis). The charge period is the day of the session.
-Left out: amounts that no record states, and engineers, because no provider charges for them."""
+Left out: amounts that no record states, as of GPU that `kbtool costs` estimates from runs, and
+engineers, because no provider charges for them."""
 
 BEANCOUNT_EPILOG = """\b
 Examples:
@@ -55,7 +56,8 @@ Examples:
 \b
 One transaction per session: one account per kind of cost (Expenses:GPU), balanced by one per basis
 (Liabilities:Billed, Equity:Claimed, Equity:Estimated). One balance per account and month, from
-kbtool's own sums, without tolerance. Amounts that no record states are left out."""
+kbtool's own sums, without tolerance. Amounts that no record states are left out, as of GPU that
+`kbtool costs` estimates from runs."""
 
 JSONL_EPILOG = """\b
 Examples:
@@ -63,7 +65,8 @@ Examples:
   kbtool export jsonl --session FIRST.. -o lines.jsonl
 
 \b
-Amounts are decimal text; null where no record states one."""
+Amounts are decimal text; null where no record states one. GPU that `kbtool costs` estimates from
+runs has no line."""
 
 PARQUET_EPILOG = """\b
 Examples:
@@ -265,7 +268,7 @@ def runs(
     format_: Format,
     output: Path | None,
 ) -> None:
-    """Write what runs measured: one row per case, arm and metric."""
+    """Write what runs measured: one row per case, implementation and metric."""
     from kbtool.ledger.export.runs import runs
 
     _refuse_terminal(output, binary=format_ == "parquet")

@@ -101,6 +101,10 @@ def fastest(
         for name, every in answers.items():
             why = "" if every else by_rule.why_none(known, results, name, asked)
             _print(name, every, why, asked)
+        shown = {arm for every in answers.values() for one in every for arm in one.case.arms}
+        for name, told in found.implementations.items():
+            if name in shown:
+                click.echo(f"{name}: {told}")
     if not any(answers.values()):
         ctx.exit(1)
 
@@ -115,8 +119,8 @@ def _kernel(base: KnowledgeBase, name: str) -> Kernel:
 
 
 def _runs(base: KnowledgeBase, kernel: Kernel) -> list[Run]:
-    """The last attempt of each run of the kernel, newest first."""
-    own = [entry.record for entry in base.runs if entry.record.kernel == kernel.id]
+    """The last attempt of each run that timed or tuned the kernel, newest first."""
+    own = [entry.record for entry in base.runs_with(kernel.id, "benchmark", "tune")]
     last = {run.id: run for run in sorted(own, key=lambda run: run.attempt)}
     return sorted(last.values(), key=lambda run: run.started, reverse=True)
 

@@ -38,7 +38,7 @@ Exit status: 0 done; 2 usage; 3 a series has 20 runs, and Otava is not installed
 @click.command(epilog=EPILOG)
 @click.option(
     "--metric", type=click.Choice(["between", "chain"]),
-    help="The time to follow: between plain kernels, or in a chain of the arm's own calls."
+    help="The time to follow: between plain kernels, or in a chain of its own calls."
     " Default: between, where there is one.",
 )  # fmt: skip
 @json_option

@@ -78,18 +78,17 @@ def print_result(
     """The report of each step, the headlines, the outcome and the path of the record."""
     from kbtool.runner.resume import continue_command
     from kbtool.runner.words import how_far
-    from kbtool.site.needs import INSTALL, missing_package
+    from kbtool.site.needs import INSTALL, generator_of, missing_package
     from kbtool.steps import kind_of
     from kbtool.steps.base import Invocation
 
     entry = base.kernels.get(run.kernel or "")
     kernel = entry.record if entry else None
-    harness = base.root / "kernels" / kernel.id / kernel.harness if kernel else None
     for step in run.steps:
         if step.result is None:
             continue
         report = kind_of(step.result).report(
-            step.result, Invocation(step.id, recipe, run.parameters, kernel, harness)
+            step.result, Invocation(step.id, recipe, run.parameters, kernel)
         )
         if report:
             click.echo()
@@ -100,7 +99,8 @@ def print_result(
     click.echo(f"{how_far(run)}; record: {path}")
     click.echo(pasted(f"session: kbtool session show {run.session}"))
     if run.status == "passed":
-        first = f"{INSTALL} && " if missing_package() else ""
+        generator = generator_of(base.root)
+        first = f"{INSTALL[generator]} && " if missing_package(generator) else ""
         click.echo(pasted(f"site: {first}kbtool site serve"))
     else:
         if run.status == "unavailable":

@@ -13,9 +13,11 @@ from kbtool.model.money import cents, half_up, hourly
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from kbtool.ledger.budget import Account, Budget, Status
+    from kbtool.ledger.rollup import Costed
     from kbtool.ledger.under_way import UnderWay
     from kbtool.model.session_costs import SessionCosts
 
@@ -66,14 +68,18 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
     now = datetime.now().astimezone()
     found = budget.status(read.sessions, read.months, now, [one.money for one in sweeps])
     paused = [one for one in read.sessions if one.status == "paused"]
+    unread = [finding.path for finding in read.findings]
+    estimated: Sequence[Costed] = ()
+    if not short and found.month_budgets and "gpu" in found.month_unknown:
+        estimated = _estimated(ctx, found.month)
     if as_json:
-        print_json(_json(found, paused, sweeps, [finding.path for finding in read.findings]))
+        print_json(_json(found, paused, sweeps, estimated, unread))
     elif short:
-        line = _short(found, [finding.path for finding in read.findings])
+        line = _short(found, unread)
         if line:
             click.echo(line)
     else:
-        _print(found, paused, sweeps, [finding.path for finding in read.findings])
+        _print(found, paused, sweeps, estimated, unread)
     if read.findings:
         many = f" and {len(read.findings) - 1} more" if len(read.findings) > 1 else ""
         click.echo(f"kbtool: left out: {read.findings[0]}{many}; see `kbtool check`", err=True)
@@ -94,10 +100,27 @@ def _sweeps(ctx: click.Context) -> list[UnderWay]:
         return []
 
 
+def _estimated(ctx: click.Context, month: str) -> Sequence[Costed]:
+    """The sessions of a month with the GPU estimated from the time of runs; none if no run of it
+    held a card that the ledger has a rate of."""
+    from kbtool.cli.common import knowledge_base
+    from kbtool.ledger.estimated import costs_of
+
+    every = costs_of(knowledge_base(ctx)).sessions.values()
+    of_month = [one for one in every if (one.day or "").startswith(month)]
+    has_estimate = any(line.from_runs and line.amount for one in of_month for line in one.costs)
+    return of_month if has_estimate else ()
+
+
 def _print(
-    found: Status, paused: list[SessionCosts], sweeps: list[UnderWay], unread: list[str]
+    found: Status,
+    paused: list[SessionCosts],
+    sweeps: list[UnderWay],
+    estimated: Sequence[Costed],
+    unread: list[str],
 ) -> None:
     from kbtool.cli.sweep_output import under_way_lines
+    from kbtool.site.sums import known
 
     for going in found.going:
         _print_going(going)
@@ -115,6 +138,8 @@ def _print(
         if found.month_unknown:
             missing = ", ".join(f"{kind} ({n})" for kind, n in found.month_unknown.items())
             click.echo(f"  {'':<9}not counted, because no record says (sessions): {missing}")
+            if estimated:
+                click.echo(f"  {'':<9}with the GPU by the time of runs: {known(estimated)}")
     if found.stop is not None:
         at, budget = found.stop
         what = "time" if budget.unit == "min" else "money"
@@ -268,9 +293,16 @@ def _short_budget(budget: Budget) -> str:
 
 
 def _json(
-    found: Status, paused: list[SessionCosts], sweeps: list[UnderWay], left_out: list[str]
+    found: Status,
+    paused: list[SessionCosts],
+    sweeps: list[UnderWay],
+    estimated: Sequence[Costed],
+    left_out: list[str],
 ) -> dict[str, object]:
     from kbtool.cli.sweep_output import under_way_json
+    from kbtool.site.sums import rollups
+
+    totals = [(of.currency, of.total) for of in rollups(estimated, "session")] if estimated else []
 
     return {
         "now": found.now.isoformat(timespec="seconds"),
@@ -300,6 +332,16 @@ def _json(
             "month": found.month,
             "boxes": [_budget_json(budget, found.now) for budget in found.month_budgets],
             "unknown": found.month_unknown,
+            "with_gpu_by_runs": [
+                {
+                    "currency": currency,
+                    "total": None if row.total is None else cents(row.total),
+                    "sessions": len(row.sessions - row.planned),
+                    "priced": len(row.priced),
+                    "gpu_estimated": len(row.estimated),
+                }
+                for currency, row in totals
+            ],
         },
         "exceeded": bool(found.exceeded),
         "stop": None

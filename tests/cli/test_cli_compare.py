@@ -73,8 +73,8 @@ def test_no_verdict_at_all_fails_every_limit(base, kbtool, put):
     del record["digest"]
     run.write_text(json.dumps(record | {"digest": digest_of_record(record)}))
     done = kbtool("compare", OLD, NEW, "--fail-over", "3%", root=base.root)
-    assert (done.code, done.out.splitlines()[0]) == (1, "no verdict; 16 unlike")
-    assert "nothing is ranked, because Driver differs: A 580.159.04; B 1" in done.out
+    assert (done.code, done.out.splitlines()[0]) == (1, "no verdict; 16 not comparable")
+    assert "nothing is ranked, different driver: A 580.159.04; B 1" in done.out
 
 
 def test_json_is_one_object_with_every_case(base, kbtool, put):

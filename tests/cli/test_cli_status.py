@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from knowledge import RUN, sealed
 
 NOW = datetime.now(UTC)
 LEDGER_LINE = "# yaml-language-server: $schema=../schemas/ledger.json\n"
@@ -69,6 +70,35 @@ def test_an_exceeded_monthly_budget_exits_1(base, kbtool):
     assert "no session is running" in done.out
     assert "3.00 of 2.50 USD, EXCEEDED by 0.50 USD" in done.out
     assert kbtool("status", "--short", root=base.root).out == f"{NOW:%Y-%m} 3.00/2.50USD!\n"
+
+
+def test_a_month_is_also_told_with_the_gpu_by_the_time_of_runs(base, kbtool):
+    day = f"{NOW:%Y-%m-%d}"
+    rate = "{id: h100, kind: gpu, rate: 1.25 USD/h, day: 2024-10-12, card: H100}"
+    base.write(
+        "sessions/ledger.yaml",
+        f"{LEDGER_LINE}rates: [{rate}]\nbudgets:\n  - {{month: {NOW:%Y-%m}, money: 9 USD}}\n",
+    )
+    base.session(f"{day}-a")
+    base.session(f"{day}-b", "costs: [{kind: ai, amount: 1.00, basis: billed}]\n")
+    assert "time of runs" not in kbtool("status", root=base.root).out
+    before = json.loads(kbtool("status", "--json", root=base.root).out)
+    assert before["month"]["with_gpu_by_runs"] == []
+    base.run(sealed({
+        **RUN, "id": f"{NOW:%Y%m%d}T090000Z-a", "attempt": 1, "session": f"{day}-a",
+        "machine": {**RUN["machine"], "card": "NVIDIA H100 80GB HBM3"},
+        "started": f"{day}T09:00:00Z", "ended": f"{day}T09:06:00Z",
+    }))  # fmt: skip
+    out = kbtool("status", root=base.root).out
+    # 6 minutes at 1.25 an hour are 0.13; the budget counts what records state.
+    assert "1.00 of 9.00 USD" in out
+    told = "with the GPU by the time of runs: 1.13 USD, 2 of 2 sessions priced, GPU estimated for 1"
+    assert told in out
+    month = json.loads(kbtool("status", "--json", root=base.root).out)["month"]
+    assert month["boxes"][0]["spent"] == "1.00"
+    assert month["with_gpu_by_runs"] == [
+        {"currency": "USD", "total": "1.13", "sessions": 2, "priced": 2, "gpu_estimated": 1}
+    ]
 
 
 def test_where_nothing_runs_the_prompt_is_empty(base, kbtool):

@@ -148,7 +148,7 @@ class CompareAnswer(Answer):
 def compare(
     base: KnowledgeBase,
     a: Annotated[str, Field(description=
-        "A run, commit, branch, card (H100), arm (fused), `best` or `last`; /ARM may follow.")],
+        "A run, commit, branch, card (H100), variant, peer, `best` or `last`; /NAME may follow.")],
     b: Annotated[str, Field(description="The other side, which the verdicts are about.")],
     metric: Annotated[
         Literal["between", "chain"] | None,
@@ -163,7 +163,7 @@ def compare(
     from kbtool.ledger.timings.verdict import as_json, told
 
     if not a.strip() or not b.strip():
-        raise UsageError("name both sides: a run, a commit, a card, an arm, best or last")
+        raise UsageError("name both sides: a run, commit, card, variant or peer, best or last")
     try:
         found = compared(base, (a, b), metric)
     except NotFoundError as error:

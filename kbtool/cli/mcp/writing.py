@@ -109,7 +109,7 @@ class ColumnGiven(Output):
     """A column of figures."""
 
     title: str
-    """What is measured, for which arm."""
+    """What is measured, for which implementation."""
     unit: str
     """The unit of every figure in it; empty for a pure number."""
 
