@@ -130,7 +130,7 @@ $(VENV)/.site: $(VENV)/.runs
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.runs
-	$(PIP_INSTALL) --quiet --editable '.[kernels,mcp,mlflow,site,sweep,transformers,dev]'
+	$(PIP_INSTALL) --quiet --editable '.[kernels,mcp,mlflow,site,sweep,transformers,zensical,dev]'
 	@touch $@
 
 # An environment of its own: the validator takes no NumPy 2, and NumPy 1 no Python after 3.12, which

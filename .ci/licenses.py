@@ -12,7 +12,7 @@ HEAD = """\
 # Licences of dependencies
 
 What kbtool itself needs, and what its extras `mcp`, `parquet`, `site`, `mlflow`, `transformers`,
-`sweep` and `kernels` add.
+`sweep`, `zensical` and `kernels` add.
 Of `kernels` the table leaves out what torch, ninja and NumPy need themselves: it depends on the
 build of torch. The licences are those that the pinned versions state. `.venv/bin/python
 .ci/licenses.py` prints this file, and a test compares the two.
@@ -26,7 +26,7 @@ licences, such as beancount (GPL-2.0-only), and the wheel holds none of them.
 |---|---|---|"""
 
 
-_ADDING = ("mcp", "parquet", "site", "mlflow", "transformers", "sweep")
+_ADDING = ("mcp", "parquet", "site", "mlflow", "transformers", "sweep", "zensical")
 
 
 def licence(name: str) -> str:
