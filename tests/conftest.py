@@ -164,12 +164,35 @@ def empty_site(shared: Path) -> Site:
 def real_site(shared: Path) -> Site:
     """The repository's own records, built from a copy so that nothing is written beside them."""
 
-    def copy(root: Path) -> Path:
-        for name in ("sessions", "patterns", "symptoms", "kernels", "docs"):
-            shutil.copytree(REPOSITORY / name, root / name)
-        return root
+    return built_site(shared / "real", own_records)
 
-    return built_site(shared / "real", copy)
+
+def own_records(root: Path) -> Path:
+    for name in ("sessions", "patterns", "symptoms", "kernels", "docs"):
+        shutil.copytree(REPOSITORY / name, root / name)
+    return root
+
+
+@pytest.fixture(scope="session")
+def zensical_site(shared: Path) -> Site:
+    """``real_site``, laid out by Zensical."""
+    return built_site(shared / "zensical", lambda root: with_zensical(own_records(root)))
+
+
+@pytest.fixture(scope="session")
+def hostile_zensical_site(shared: Path) -> Site:
+    """``hostile_site``, laid out by Zensical."""
+    return built_site(
+        shared / "hostile-zensical",
+        lambda root: with_zensical(site_trees.make(root, site_trees.attack)),
+    )
+
+
+def with_zensical(root: Path) -> Path:
+    """The knowledge base at ``root``, with Zensical as its generator."""
+    pytest.importorskip("zensical", reason="pip install 'kbtool[zensical]'")
+    (root / "kbtool.yaml").write_text("format: 2\ngenerator: zensical\n", encoding="utf-8")
+    return root
 
 
 @pytest.fixture(params=["plain_site", "hostile_site", "empty_site", "real_site"])

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-USERS = ("kernels", "mcp", "mlflow", "parquet", "site", "sweep", "transformers")
+USERS = ("kernels", "mcp", "mlflow", "parquet", "site", "sweep", "transformers", "zensical")
 """The extras for users of kbtool."""
 
 
