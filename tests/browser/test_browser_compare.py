@@ -102,7 +102,7 @@ def test_the_newest_run_is_compared_with_its_baseline(timed: Served, visit: Open
         ("words about set: S=256", "1.01", "same"),
         ("words about set: other", "1.00", "same"),
     ]
-    said = "1 of 4 slower by 300 %; 1 of 4 faster by 75 %; 1 missing"
+    said = "B is slower in 1 of 4 cases, by 300 %; faster in 1 of 4 cases, by 75 %; 1 missing"
     assert seen.page.locator("#kb-answer").inner_text() == said
     assert facts(seen) == {
         "Cases compared": "4", "B slower": "1", "B faster": "1", "Same": "2",
@@ -193,7 +193,13 @@ def test_an_unknown_run_in_the_address_is_named(timed: Served, visit: Open) -> N
     seen = visit(timed.http)
     opened(seen, timed.http, "#a=nowhere/ours")
     said = seen.page.locator("#kb-compare").inner_text()
-    assert "no run and implementation of the name nowhere/ours" in said
+    assert "No data because this site has no run nowhere." in said
+    seen.page.get_by_role("link", name="Compare the implementations of the newest run").click()
+    seen.page.locator("#kb-compare table").first.wait_for()
+    assert f"a={NEW}/ours" in seen.page.url
+    opened(seen, timed.http, f"#a={NEW}/nobody")
+    said = seen.page.locator("#kb-compare").inner_text()
+    assert f"the run {NEW} timed no implementation nobody." in said
     seen.page.goto(f"{timed.http}/compare.html#a={NEW}/theirs")
     seen.page.locator("#kb-compare table").first.wait_for()
     assert f"b={NEW}/ours" in seen.page.url

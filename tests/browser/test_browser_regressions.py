@@ -20,9 +20,9 @@ def test_an_earlier_commit_is_opened_and_compared_case_by_case(own, visit, width
     table.wait_for(state="visible")
     heads = table.locator("th").all_text_contents()
     assert [head.strip() for head in heads][:4] == [
-        "Case", "Earlier (µs)", "Newest (µs)", "Newest ÷ earlier",
+        "Case", "Verdict", "Newest ÷ earlier", "Spread",
     ]  # fmt: skip
-    verdicts = {text.strip() for text in table.locator("td:nth-child(6)").all_text_contents()}
+    verdicts = {text.strip() for text in table.locator("td:nth-child(2)").all_text_contents()}
     assert verdicts <= {"same", "slower", "faster", "too noisy", "missing"}
     assert "kbtool compare" in folded.text_content()
     assert seen.page.evaluate("document.documentElement.scrollWidth") == width

@@ -46,7 +46,7 @@ def test_the_answer_first_then_the_cases_that_changed(base, kbtool, put):
     done = kbtool("compare", "4575ab50", "ffff", root=base.root, env={"COLUMNS": "200"})
     lines = done.out.splitlines()
     assert (done.code, done.err) == (0, "")
-    assert lines[0] == "2 of 16 slower by 20 %"
+    assert lines[0] == "B is slower in 2 of 16 cases, by 20 %"
     assert lines[1] == f"A: split_k at 4575ab50, NVIDIA H200 ({OLD})"
     assert lines[4].split()[:2] == ["Case", "A"]
     assert [line.split()[-1] for line in lines[6:]] == ["slower"] * 2 + ["same"] * 14
@@ -82,7 +82,7 @@ def test_json_is_one_object_with_every_case(base, kbtool, put):
     put(NEW, factor=0.5, commit="f" * 40, dirty=True)
     done = kbtool("compare", OLD, NEW, "--json", root=base.root)
     found = json.loads(done.out)
-    assert found["answer"] == "16 of 16 faster by 50 %"
+    assert found["answer"] == "B is faster in 16 of 16 cases, by 50 %"
     assert found["notes"] == [
         "B was timed with changes that no commit has, or its commit is unknown"
     ]
@@ -98,7 +98,7 @@ def test_arms_of_one_run_and_the_table_as_markdown(base, kbtool, put):
     put()
     done = kbtool("compare", "fused", "wgmma", "--markdown", "--metric", "chain", root=base.root)
     lines = done.out.splitlines()
-    assert lines[0] == "**16 of 16 slower by 63 to 179 %**"
+    assert lines[0] == "**B is slower in 16 of 16 cases, by 63 to 179 %**"
     assert lines[2] == f"- A: fused at 4575ab50, NVIDIA H200 ({OLD})"
     assert lines[5] == "| Case | A (µs) | B (µs) | B ÷ A | ± | B is |  |"
     assert lines[7].endswith(" | slower |  |")

@@ -137,7 +137,7 @@ def test_more_runs_see_a_smaller_step() -> None:
         return held(side("c1", 10.0, runs), side("c2", us, runs)).answer
 
     assert answer(10.3, 1) == "no verdict; 1 too noisy to tell"
-    assert answer(10.3, 6) == "1 of 1 slower by 3.0 %"
+    assert answer(10.3, 6) == "B is slower in 1 of 1 case, by 3.0 %"
     assert answer(10.19, 20) == "no change in 1 case"
 
 
@@ -229,7 +229,8 @@ def test_the_first_line_counts_slower_and_faster_cases() -> None:
     first = run("r1", "c1", *(times(10.0, name) for name in names))
     taken = dict.fromkeys(names, 10.0) | {"n1": 11.0, "n2": 13.5, "n3": 7.0}
     comparison = held([first], [run("r2", "c2", *(times(us, name) for name, us in taken.items()))])
-    assert comparison.answer == "2 of 12 slower by 10 to 35 %; 1 of 12 faster by 30 %"
+    slower, faster = "slower in 2 of 12 cases, by 10 to 35 %", "faster in 1 of 12 cases, by 30 %"
+    assert comparison.answer == f"B is {slower}; {faster}"
     assert (comparison.is_past(30), comparison.is_past(36)) == (True, False)
     assert [row.case for row in told(comparison.rows)][:3] == ["small/n2", "small/n1", "small/n3"]
 

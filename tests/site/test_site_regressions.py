@@ -10,6 +10,7 @@ import site_trees as trees
 
 from kbtool.cli.compare import compared
 from kbtool.ledger.timings.commits import has_case, lines
+from kbtool.ledger.timings.verdict import answer
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import home, regressions
@@ -31,7 +32,8 @@ def test_the_page_says_what_the_command_says():
     assert found.found
     for line in found.found:
         for one in line.beside:
-            assert (one.answer if has_case(one) else "No case in common with") in made
+            told = answer(one.rows, "the newest")
+            assert (told if has_case(one) else "No case in common with") in made
         if line.before is not None:
             earlier, newest = (side.newest.commit[:8] for side in (line.before.a, line.before.b))
             assert f"kbtool compare {earlier} {newest}" in made

@@ -126,8 +126,13 @@ class Comparison(NamedTuple):
         return any(r.verdict == "slower" and r.percent > percent for r in told)
 
 
-def answer(rows: Sequence[Row]) -> str:
-    """What became of the cases, in a line: what changed, then what nobody can tell."""
+def answer(rows: Sequence[Row], second: str = "B") -> str:
+    """What became of the cases, in a line: what changed, then what nobody can tell.
+
+    Args:
+        rows: the cases.
+        second: what the second side is called, which the verdicts are about.
+    """
 
     def of(verdict: Verdict) -> list[Row]:
         return [row for row in rows if row.verdict == verdict]
@@ -136,10 +141,12 @@ def answer(rows: Sequence[Row]) -> str:
     told = judged + len(of("too_noisy"))
     changed: tuple[Verdict, ...] = ("slower", "faster")
     parts = [
-        f"{len(found)} of {told} {verdict} by {_range(found)}"
+        f"{verdict} in {len(found)} of {many(told, 'case')}, by {_range(found)}"
         for verdict in changed
         if (found := of(verdict))
     ]
+    if parts:
+        parts[0] = f"{second} is {parts[0]}"
     if not parts and judged:
         of_all = f" of {told}" if judged < told else ""
         parts = [f"no change in {judged}{of_all} cases" if told > 1 else "no change in 1 case"]

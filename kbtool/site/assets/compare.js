@@ -131,7 +131,9 @@
     var told = judged + of(rows, "too noisy").length, parts = [];
     ["slower", "faster"].forEach(function (verdict) {
       var found = of(rows, verdict);
-      if (found.length) parts.push(found.length + " of " + told + " " + verdict + " by " + range(found));
+      if (!found.length) return;
+      parts.push((parts.length ? "" : "B is ") + verdict + " in " + found.length + " of " + told
+        + (told === 1 ? " case" : " cases") + ", by " + range(found));
     });
     if (!parts.length) {
       parts.push(!judged ? "no verdict" : told === 1 ? "no change in 1 case"
@@ -372,6 +374,7 @@
     }
     noises(a, b).forEach(function (why) { out.append(warning(why)); });
     out.append(el("p", { id: "kb-answer" }, el("strong", {}, answer(every))));
+    out.append(el("p", {}, el("small", {}, "A: " + named(a)), el("br"), el("small", {}, "B: " + named(b))));
     if (!pairs.length) {
       out.append(el("p", {}, el("em", {}, held.length
         ? "No case passes the filters: " + held.length + " are left out."
@@ -446,8 +449,10 @@
     b = side(chosen.b);
     var unknown = [a, b].find(function (one) { return !one || !one.run || one.run.arms.indexOf(one.arm) < 0; });
     if (unknown !== undefined) {
-      fail("No data because this site has no run and implementation of the name "
-        + (unknown ? unknown.name + "/" + unknown.arm : chosen.b || chosen.a) + ".");
+      fail("No data because " + (!unknown ? "the address names no run and implementation, as RUN/IMPLEMENTATION: " + (chosen.b || chosen.a)
+        : !unknown.run ? "this site has no run " + unknown.name
+        : "the run " + unknown.name + " timed no implementation " + unknown.arm) + ".");
+      mount.append(el("p", {}, el("a", { href: "compare.html" }, "Compare the implementations of the newest run")));
       return;
     }
     Promise.all([a, b].map(function (one) {

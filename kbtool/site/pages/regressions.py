@@ -7,7 +7,7 @@ from functools import partial
 
 from kbtool.ledger.timings.commits import Line, has_case, lines
 from kbtool.ledger.timings.conditions import Timed
-from kbtool.ledger.timings.verdict import Comparison, cells, told
+from kbtool.ledger.timings.verdict import Comparison, Row, answer, cells, told
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many
 from kbtool.markdown.markup import (
@@ -20,6 +20,7 @@ from kbtool.markdown.markup import (
     slim_table,
     stacked_table,
 )
+from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -65,7 +66,7 @@ def _overview(index: Index, line: Line) -> list[str]:
         code(_commit(line.commits[0])), f"{at.REGRESSIONS}#{_anchor(line)}", at.REGRESSIONS
     )
     before = line.before
-    told = (code(_commit(before.a.newest)), inline(before.answer)) if before else ("", _NO_CASE)
+    told = (code(_commit(before.a.newest)), inline(_answer(before))) if before else ("", _NO_CASE)
     return [kernel, inline(line.machine), newest, *told]
 
 
@@ -81,7 +82,7 @@ def _section(index: Index, line: Line) -> str:
         parts.append(nothing(f"Not compared because {_NO_CASE}."))
     else:
         parts += [
-            f"Compared with {_told(index, before.a.newest)}: **{inline(before.answer)}**.",
+            f"Compared with {_told(index, before.a.newest)}: **{inline(_answer(before))}**.",
             _body(index, before),
         ]
     others = [one for one in line.beside if one is not before]
@@ -101,7 +102,12 @@ def _summary(one: Comparison, line: Line) -> str:
     """What is folded up: the commit, and the verdict."""
     place = anchor(f"{_anchor(line)}-{_commit(one.a.newest)}")
     day = f"{one.a.newest.run.started:%Y-%m-%d}"
-    return f"{place}Compared with {code(_commit(one.a.newest))} of {day}: {inline(one.answer)}"
+    return f"{place}Compared with {code(_commit(one.a.newest))} of {day}: {inline(_answer(one))}"
+
+
+def _answer(one: Comparison) -> str:
+    """The verdicts in a line; the page calls no commit B."""
+    return answer(one.rows, "the newest")
 
 
 def _alone(index: Index, alone: Mapping[tuple[str, str], Sequence[Timed]]) -> str:
@@ -127,26 +133,27 @@ def _alone(index: Index, alone: Mapping[tuple[str, str], Sequence[Timed]]) -> st
 
 def _body(index: Index, one: Comparison) -> str:
     kernel = index.kernels.get(one.a.newest.run.kernel or "")
-    rows = [
-        [
-            inline(case_title(kernel, row.case)),
-            *(inline(cell) if at != 5 else chip(cell) for at, cell in enumerate(cells(row)) if at),
-        ]
-        for row in told(one.rows)
-    ]
+    rows = [_row(kernel, row) for row in told(one.rows)]
     alone = len(one.rows) - len(rows)
-    header = ["Case", "Earlier (µs)", "Newest (µs)", "Newest ÷ earlier", "Spread", "Verdict", "Why"]
+    header = ["Case", "Verdict", "Newest ÷ earlier", "Spread", "Earlier (µs)", "Newest (µs)", "Why"]
     commands = f"kbtool compare {_commit(one.a.newest)} {_commit(one.b.newest)}"
     return join(
         [
             bullets(map(inline, one.notes)) if one.notes else None,
-            slim_table(header, rows, {1, 2, 3, 4}) if rows else None,
+            slim_table(header, rows, range(2, 6)) if rows else None,
             f"{many(alone, 'case')} of one commit alone {'is' if alone == 1 else 'are'} left out."
             if alone
             else None,
             f"In the terminal: {code(commands)}",
         ]
     )
+
+
+def _row(kernel: Kernel | None, row: Row) -> list[str]:
+    """What became of a case, then its figures."""
+    _, earlier, newest, ratio, spread, verdict, why = cells(row)
+    name = inline(case_title(kernel, row.case))
+    return [name, chip(verdict), *map(inline, [ratio, spread, earlier, newest, why])]
 
 
 def _told(index: Index, one: Timed) -> str:
