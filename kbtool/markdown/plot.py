@@ -20,13 +20,10 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 16, 12, 44
 _ROW = 48
 _APART = 18
 _FAR = 4
-_LEGEND_ROW = 18
 _TALL = 12
 """Rows that one screen shows: of more, axis and legend stand at both ends."""
 _AXIS = 32
 """Room for an axis above its rows."""
-_LETTER = 7.2
-"""Width of a letter of a chart, on average."""
 SERIES = 8
 """So many colours and shapes there are; of more series, none has both in common with another."""
 
@@ -110,20 +107,15 @@ def plot(
     if not points:
         return ""
     limit = list(ceiling[1]) if ceiling else []
-    legend, top = _legend(
-        [(f"kb-series-{_number(at)}", one.name, at) for at, one in enumerate(kept) if one.points],
-        ceiling[0] if ceiling else None,
-    )
-    foot, height = top + HEIGHT - _TOP - _BOTTOM, top + HEIGHT - _TOP
+    top, foot = _TOP, HEIGHT - _BOTTOM
     across = [p.x for p in points] + [x for x, _ in limit]
     x = _Scale(x_axis, across, (_LEFT + 24, WIDTH - _RIGHT - 24))
     reach = [v for p in points for v in _ends(p.y, p.low, p.high)] + [y for _, y in limit]
     y = _Scale(y_axis, [v for v in reach if _fits(v, y_axis.scale)], (foot - 8, top + 8))
-    parts = [legend]
-    parts += axes.levels(y.ticks(), _LEFT, WIDTH - _RIGHT)
+    parts = axes.levels(y.ticks(), _LEFT, WIDTH - _RIGHT)
     parts += axes.columns(x.ticks(), top, foot)
     parts.append(
-        f'<text x="{(_LEFT + WIDTH) / 2}" y="{height - 8}" text-anchor="middle">'
+        f'<text x="{(_LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
         f"{attribute(x_axis.title)}</text>"
         f'<text transform="translate(12 {(top + foot) / 2:.0f}) rotate(-90)"'
         f' text-anchor="middle">{attribute(y_axis.title)}</text>'
@@ -136,7 +128,9 @@ def plot(
         )
     for at, one in reversed([*enumerate(kept)]):
         parts += _drawn(at, one, x, y)
-    return _svg(title, height, parts, links=any(p.to for p in points))
+    shown = [(one.name, at) for at, one in enumerate(kept) if one.points]
+    drawn = _svg(title, HEIGHT, parts, links=any(p.to for p in points))
+    return _framed(_legend(shown, ceiling[0] if ceiling else None), drawn)
 
 
 def _drawn(number: int, series: Series, x: _Scale, y: _Scale) -> list[str]:
@@ -191,21 +185,18 @@ def rows(
     values += [reference] if reference is not None else []
     near = [value for value in ceilings if value >= min(values) / _FAR]
     ceiling = "ceiling" + (", < where it is beyond the axis" if len(near) < len(ceilings) else "")
-    entries = [(f"kb-series-{_number(number)}", name, number) for name, number in used.items()]
-    legend, under = _legend(entries, ceiling if ceilings else None)
+    legend = _legend(used.items(), ceiling if ceilings else None)
     is_tall = len(cases) > _TALL
-    top = under + _AXIS * is_tall
+    top = _AXIS * is_tall
     foot = top + _ROW * len(cases)
     x = _Scale(axis, [*values, *near], (24, WIDTH - 24))
-    parts = [legend]
-    parts += axes.columns(x.ticks(), top, foot + 4)
+    parts = axes.columns(x.ticks(), top, foot + 4)
     if is_tall:
         parts += [
             f'<text x="{at:.1f}" y="{top - 4}" text-anchor="middle">{attribute(name)}</text>'
             for at, name in x.ticks()
         ]
         parts.append(_axis_title(axis, top - 19))
-        parts.append(f'<g transform="translate(0 {foot + 44})">{legend}</g>')
     if reference is not None:
         # It stands beside the marks alone: above them it would cross the names of the rows.
         pieces = "".join(
@@ -215,7 +206,7 @@ def rows(
     parts.append(_axis_title(axis, foot + 36))
     for at, case in enumerate(cases):
         parts += _row(case, top + _ROW * at + 32, x, used, near)
-    return _svg(title, foot + 44 + under * is_tall, parts, links=False)
+    return _framed(legend, _svg(title, foot + 44, parts, links=False), legend * is_tall)
 
 
 def _row(
@@ -271,6 +262,11 @@ def _svg(title: str, height: float, parts: Iterable[str], links: bool) -> str:
     )
 
 
+def _framed(*parts: str) -> str:
+    """A chart and its legends as one element: of two on a line Markdown makes a paragraph."""
+    return f"<div>{''.join(parts)}</div>"
+
+
 def _number(series: int) -> int:
     # The first is ours: the ninth begins with the colour of the second.
     return 1 + (series if series < SERIES else 1 + (series - SERIES) % (SERIES - 1))
@@ -313,23 +309,28 @@ def _mark(series: int, x: float, y: float, bar: str, tooltip: str, to: str = "")
     return f'<a href="{attribute(to)}" aria-label="{name}">{group}</a>' if to else group
 
 
-def _legend(entries: Sequence[tuple[str, str, int]], ceiling: str | None) -> tuple[str, int]:
-    """What shapes and colours mean, and where the chart below begins."""
-    drawn = []
-    x, y = 12.0, 12
-    for css, name, number in [*entries, *([("kb-ceiling", ceiling, -1)] if ceiling else [])]:
-        shown = _cut(name, 60)
-        wide = 40 + _LETTER * len(shown)
-        if x > 12 and x + wide > WIDTH:
-            x, y = 12.0, y + _LEGEND_ROW
-        shape = (
-            f'<path class="kb-ceiling" d="M{x - 6:.0f},{y}h13"/>'
-            if number < 0
-            else f'<g class="{css}">{_shape(number, x, y)}</g>'
-        )
-        drawn.append(f'{shape}<text x="{x + 11:.0f}" y="{y + 4}">{attribute(shown)}</text>')
-        x += wide
-    return "".join(drawn), y + _LEGEND_ROW
+def _legend(series: Iterable[tuple[str, int]], ceiling: str | None) -> str:
+    """What shapes and colours mean, in columns as wide as the longest name.
+
+    Args:
+        series: the name and the number of each.
+        ceiling: what the line of the machine is called, if there is one.
+    """
+    entries = [
+        (_cut(name, 60), f'<g class="kb-series-{_number(number)}">{_shape(number, 0, 0)}</g>')
+        for name, number in series
+    ]
+    if ceiling:
+        entries.append((ceiling, '<path class="kb-ceiling" d="M-7,0h14"/>'))
+    keys = "".join(
+        f'<li><svg class="kb-key" viewBox="-7 -7 14 14" aria-hidden="true">{shape}</svg> '
+        f"{attribute(name)}</li>"
+        for name, shape in entries
+    )
+    longest = max(len(name) for name, _ in entries)
+    return raw(
+        f'<ul class="kb-keys" style="--kb-name: {longest}ch" data-search-exclude>{keys}</ul>'
+    )
 
 
 class _Scale:

@@ -200,7 +200,7 @@ def test_without_scripts_the_drawing_and_its_figures_are_there(
 ) -> None:
     seen = visit(own.http, java_script_enabled=False)
     seen.page.goto(f"{own.http}/kernels/{KERNEL}/charts.html")
-    assert seen.page.locator("#kb-chart svg").is_visible()
+    assert seen.page.locator("#kb-chart .kb-chart svg").is_visible()
     rows = seen.page.locator("#kb-chart tbody tr")
     assert rows.count() == len(longest.points)
 

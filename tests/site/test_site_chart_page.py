@@ -99,12 +99,12 @@ def test_an_arm_has_one_mark_on_every_chart_of_a_kernel(tmp_path: Path) -> None:
     charts = [
         chart
         for path in (PAGE, at.kernel_page("copy"), at.topic_page("copy", "results"), at.HOME)
-        for chart in re.findall(r'<div class="kb-chart kb-plot".*?</div>', made[path])
+        for chart in re.findall(r'<ul class="kb-keys".*?</ul>', made[path])
     ]
     found: dict[str, set[str]] = {}
     for chart in charts:
         for tone, name in re.findall(
-            r'<g class="kb-series-(\d)">(?:<path [^>]*>)</g><text [^>]*>([^<]*)</text>',
+            r'<g class="kb-series-(\d)">(?:<path [^>]*>)</g></svg> ([^<]*)</li>',
             unescape(chart),
         ):
             found.setdefault(name, set()).add(tone)

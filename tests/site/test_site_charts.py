@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -27,8 +28,15 @@ SCALE = st.sampled_from(["linear", "log2", "log10"])
 
 def parsed(chart: str) -> ElementTree.Element:
     assert "\n" not in chart  # Markdown must pass it on as one block
-    (svg,) = ElementTree.fromstring(chart.replace(" data-search-exclude", "")).iter("svg")
+    root = ElementTree.fromstring(f"<p>{chart.replace(' data-search-exclude', '')}</p>")
+    (svg,) = (one for one in root.iter("svg") if one.get("class") != "kb-key")
     return svg
+
+
+def legends(chart: str) -> list[list[str]]:
+    """The names in each legend of a chart."""
+    lists = re.findall(r"<ul .*?</ul>", chart)
+    return [[unescape(name) for name in re.findall(r"</svg> (.*?)</li>", one)] for one in lists]
 
 
 def titles(svg: ElementTree.Element) -> list[str]:
@@ -199,22 +207,30 @@ def test_the_first_series_is_on_top() -> None:
 
 
 def test_a_tall_chart_has_its_axis_and_its_legend_at_both_ends() -> None:
-    def words(count: int) -> tuple[list[str], list[float]]:
+    def words(count: int) -> tuple[list[str], list[float], list[list[str]]]:
         cases = [Row(f"r{at}", {"ours": Mark(1 + at, "m")}) for at in range(count)]
-        svg = parsed(rows("t", Axis("µs", "log2"), ["ours"], cases))
-        texts = [one for one in svg.iter("text") if one.get("class") != "kb-case"]
-        _, _, _, height = map(float, svg.get("viewBox", "").split())
-        shift = svg.find("g[@transform]")
-        if shift is not None:
-            moved = float(re.search(r" (\d+)\)", shift.get("transform", ""))[1])  # type: ignore[index]
-            assert moved + float(shift.find("text").get("y", "")) < height  # type: ignore[union-attr]
-        return [one.text or "" for one in texts], [float(one.get("y", "")) for one in texts]
+        chart = rows("t", Axis("µs", "log2"), ["ours"], cases)
+        assert chart.startswith("<div><ul") and chart.endswith("</ul></div>") == (count > 12)
+        texts = [one for one in parsed(chart).iter("text") if one.get("class") != "kb-case"]
+        ends = [float(one.get("y", "")) for one in texts]
+        return [one.text or "" for one in texts], ends, legends(chart)
 
-    said, places_of = words(13)
-    assert said.count("ours") == said.count("µs") == said.count("8") == 2
+    said, places_of, keys = words(13)
+    assert said.count("µs") == said.count("8") == 2 and keys == [["ours"]] * 2
     eight = [y for text, y in zip(said, places_of, strict=True) if text == "8"]
     assert max(eight) - min(eight) > 13 * 40
-    assert words(12)[0].count("ours") == words(12)[0].count("8") == 1
+    assert words(12)[0].count("8") == 1 and words(12)[2] == [["ours"]]
+
+
+def test_the_columns_of_a_legend_are_as_wide_as_the_longest_name() -> None:
+    names = ["ours", "a name of 22 letters …", "<b>"]
+    series = [Series(name, [Point(1, 1, "p")]) for name in [*names, "without a point"]]
+    series[3] = series[3]._replace(points=[])
+    chart = plot("t", Axis("x"), Axis("y"), series, ("ceiling", [(1, 1), (2, 2)]))
+    assert legends(chart) == [[*names, "ceiling"]]
+    assert 'style="--kb-name: 22ch"' in chart
+    # It does not scroll with the chart.
+    assert chart.index("</ul>") < chart.index('class="kb-chart')
 
 
 def test_a_ceiling_far_off_is_an_arrow_at_the_edge() -> None:
@@ -242,7 +258,7 @@ def test_names_in_charts_are_text(text: str) -> None:
     drawn += rows(text, Axis(text), [text], [Row(text, {text: Mark(1, text)}, Mark(2, text))])
     page = fragment(drawn)
     assert {tag for tag, _ in page.elements} <= {
-        "div", "svg", "g", "a", "path", "text", "title", "line", "polyline",
+        "div", "svg", "g", "a", "path", "text", "title", "line", "polyline", "ul", "li",
     }  # fmt: skip
     for _, given_attributes in page.elements:
         assert not [name for name in given_attributes if name.startswith("on")]
@@ -384,6 +400,5 @@ def test_the_line_that_marks_are_held_against_crosses_no_name() -> None:
 
 def test_an_arrow_for_a_ceiling_is_explained() -> None:
     near, far = (Row("r", {"a": Mark(8.0, "a")}, Mark(at, "c")) for at in (7.0, 0.001))
-    legends = ["".join(parsed(rows("t", Axis("x", "log2"), ["a"], [one])).itertext())
-               for one in (near, far)]  # fmt: skip
-    assert "ceiling, < where it is beyond the axis" in legends[1] and "<" not in legends[0]
+    said = [legends(rows("t", Axis("x", "log2"), ["a"], [one])) for one in (near, far)]
+    assert said == [[["a", "ceiling"]], [["a", "ceiling, < where it is beyond the axis"]]]

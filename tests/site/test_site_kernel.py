@@ -218,6 +218,7 @@ def test_charts_have_every_case_and_arm(page: dict[str, str]) -> None:
 
 
 def test_history_joins_runs_of_the_same_cases_and_links_them(page: dict[str, str]) -> None:
+    assert "Time of the baseline (base) ÷ ours" in re.sub("</?code>", "", page["history"])
     history = page["history"].partition("### H1")[2].partition("### ")[0]
     points = re.findall(r'<a href="([^"]+)" aria-label="([^"]+)">', history)
     small = [(target, said) for target, said in points if said.startswith("Small (2 cases)")]

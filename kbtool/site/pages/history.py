@@ -29,7 +29,6 @@ from kbtool.site.pages.times import (
     short_commit,
 )
 
-_ABOUT = "Time of the baseline ÷ ours, run by run, the oldest at the left: above 1 ours is faster."
 _MOST_RUNS = 40
 """In a history: more would be a column of figures that nobody reads."""
 
@@ -38,7 +37,7 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
     """A chart a machine: the speed against the baseline, quiet run by quiet run, the commits
     marked. The table below it has the noisy ones too."""
     here = at.topic_page(kernel.id, "history")
-    parts = [_ABOUT] if found else []
+    parts = [_about(found)] if found else []
     long = _longest(index, kernel)
     for number, (machine, every) in enumerate(found.items(), 1):
         parts.append(
@@ -65,6 +64,14 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         parts.append(_change_points(long.get(machine.name, 0)))
         parts.append(_runs(index, listed, here))
     return parts
+
+
+def _about(found: Mapping[Machine, list[Group]]) -> str:
+    named = dict.fromkeys(group.result.baseline for every in found.values() for group in every)
+    return (
+        f"Time of the baseline ({', '.join(map(code, named))}) ÷ ours, run by run, the oldest at"
+        " the left: above 1 ours is faster."
+    )
 
 
 def _longest(index: Index, kernel: Kernel) -> dict[str, int]:
