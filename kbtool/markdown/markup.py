@@ -27,6 +27,7 @@ GOOD = frozenset(
         "confirmed",
         "consistent",
         "kept",
+        "gains",
     }
 )
 BAD = frozenset(
@@ -47,6 +48,7 @@ BAD = frozenset(
         "inconsistent",
         "decision",
         "exceeded",
+        "costs",
     }
 )
 
@@ -178,6 +180,11 @@ def nothing(why: str) -> str:
 def nowrap(text: str) -> str:
     """A date, a number: not to be broken across lines."""
     return f'<span class="kb-nowrap">{text}</span>'
+
+
+def narrow(name: str) -> str:
+    """The name of an implementation as the head of a column: it may break after an underscore."""
+    return "&#95;<wbr>".join(map(inline, name.split("_")))
 
 
 def muted(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,15 @@ FRAMED = """([rows, columns, cell]) => {
     <tbody>${row("td").repeat(rows)}</tbody></table></div></div><p style="height: 200vh">`;
 }"""
 """A table in the theme's frame, in the place of what the page has."""
+
+
+OPENED = "() => document.querySelectorAll('details').forEach(part => { part.open = true })"
+
+SCROLL = """most => [...document.querySelectorAll(".md-typeset__scrollwrap")]
+  .filter(frame => frame.scrollWidth > frame.clientWidth + 1)
+  .map(frame => [...frame.querySelector("tr").cells].map(cell => cell.textContent.trim()))
+  .filter(heads => heads.length <= most)"""
+"""The heads of the tables of so many columns at most that scroll sideways."""
 
 
 def framed(seen: Visit, base: str, rows: int, columns: int, cell: str) -> Any:
@@ -243,6 +253,60 @@ def test_the_heads_of_a_long_table_stay(own: Served, visit: Open, columns: int) 
     top = frame.locator("th").first.bounding_box()["y"]
     assert 0 <= top - (box["y"] if wide else box["y"] + box["height"]) < 3
     assert frame.locator("tbody tr").first.bounding_box()["y"] < top
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_first_column_stays_in_view_as_a_table_scrolls(
+    own: Served, visit: Open, width: int
+) -> None:
+    seen = visit(own.http, viewport={"width": width, "height": 900})
+    frame = framed(seen, own.http, 3, 40, "figures")
+    names = [frame.locator(f"{tag}:first-child").first for tag in ("th", "td")]
+    before = [name.bounding_box()["x"] for name in names]
+    second = frame.locator("td:nth-child(2)").first
+    assert second.bounding_box()["x"] > before[1]
+    frame.evaluate("frame => { frame.scrollLeft = 300 }")
+    seen.page.evaluate(SETTLED)
+    assert second.bounding_box()["x"] < before[1]  # it passes behind
+    left = frame.bounding_box()["x"]
+    for name, was in zip(names, before, strict=True):
+        assert left <= name.bounding_box()["x"] <= was
+        ground = name.evaluate("cell => getComputedStyle(cell).backgroundColor")
+        assert ground.startswith("rgb(")  # and nothing shows through
+
+
+def peers(site: Served) -> str:
+    """The largest page of a run of the recipe that times the peers."""
+    pages = (page for page in site.pages() if re.search(r"Z-peers-[0-9a-f]{4}\.html$", page))
+    return max(pages, key=lambda page: (site.out / page).stat().st_size)
+
+
+def test_on_a_phone_the_verdict_or_the_ratio_is_seen_without_scrolling(
+    own: Served, visit: Open
+) -> None:
+    seen = visit(own.http, viewport={"width": 390, "height": 900})
+    for page, head in [
+        ("compare.html", "B is"),
+        ("regressions.html", "Newest ÷ earlier"),
+        (peers(own), "Verdict"),
+        (peers(own), "Against the fastest peer of this run"),
+        ("kernels/split_k_attention.html", "Best peer"),
+        ("kernels/split_k_attention/results.html", "Best peer ÷ ours"),
+    ]:
+        seen.goto(f"{own.http}/{page}")
+        seen.page.evaluate(OPENED)
+        found = seen.page.locator("article table:not([data-labelled]) th", has_text=head).first
+        found.wait_for()
+        box = found.bounding_box()
+        assert box["x"] + box["width"] <= 390, (page, head, box)
+
+
+def test_on_a_wide_screen_only_tables_of_many_columns_scroll(own: Served, visit: Open) -> None:
+    seen = visit(own.http, viewport={"width": 1440, "height": 900})
+    for page in [*own.one_of_each_kind(), peers(own), "guide/attach.html"]:
+        seen.goto(f"{own.http}/{page}")
+        seen.page.evaluate(OPENED)
+        assert seen.page.evaluate(SCROLL, 10) == [], page
 
 
 def test_no_table_is_cut_off_in_print(own: Served, visit: Open) -> None:

@@ -11,7 +11,7 @@ from kbtool.ledger.scaling import Line, axes, lines
 from kbtool.ledger.timings.spread import LEAST
 from kbtool.markdown.escape import attribute, inline, raw
 from kbtool.markdown.figures import many, significant
-from kbtool.markdown.markup import folded, heading, muted, nothing, slim_table
+from kbtool.markdown.markup import folded, heading, muted, narrow, nothing, slim_table
 from kbtool.markdown.plot import Axis, Point, Series, mark_of, plot, timed
 from kbtool.model.kernel import Kernel, value_text
 from kbtool.model.twin import ArmTime, MeasuredCase, MeasuredSet, ProblemField
@@ -145,7 +145,7 @@ def _figures(line: Line, arms: Sequence[str], between: bool) -> str:
         ]
         for size, _, case in line.points
     ]
-    header = [line.axis, *(f"{inline(arm)} (µs)" for arm in shown), "Least time (µs)"]
+    header = [line.axis, *(f"{narrow(arm)} (µs)" for arm in shown), "Least time (µs)"]
     return slim_table(header, rows, range(len(header)))
 
 
@@ -179,7 +179,7 @@ def _map(index: Index, kernel: Kernel, results: Sequence[MeasuredSet]) -> Iterat
                 for case, ratios in found
             ]
             title = ", ".join(filter(None, [machine, target, dtype]))
-            table = slim_table(["Case", *map(inline, peers)], rows, range(1, len(peers) + 1))
+            table = slim_table(["Case", *map(narrow, peers)], rows, range(1, len(peers) + 1))
             yield folded(f"{inline(title)}: {many(len(rows), 'case')}", table)
 
 

@@ -31,6 +31,7 @@ from kbtool.markdown.markup import (
     heading,
     join,
     muted,
+    narrow,
     no_ratio,
     nowrap,
     slim_table,
@@ -49,7 +50,6 @@ from kbtool.site.pages.times import (
     against,
     commit_text,
     meanings,
-    narrow,
     passed_text,
     results_anchor,
     run_link,
@@ -379,20 +379,19 @@ def _figures(shown: Sequence[Headline]) -> str:
             lines.append(
                 [
                     inline(case.name),
-                    f"{case.bytes:,}",
-                    f"{significant(ours.median_us)}"
-                    f" {muted(f'{significant(ours.low_us)}–{significant(ours.high_us)}')}",
                     _best(one.chain, case.name) or none,
                     *([_best(one.between, case.name)] if apart else []),
+                    f"{significant(ours.median_us)}"
+                    f" {muted(f'{significant(ours.low_us)}–{significant(ours.high_us)}')}",
                     share or none,
+                    f"{case.bytes:,}",
                     significant(case.intensity) if case.intensity else "",
                     f"{needs:,}" if needs is not None else "",
                 ]
             )
     header = [
-        "Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours",
-        *(["The same, between plain kernels"] if apart else []), "Share of ceiling",
-        "FLOP per byte", "Workspace (bytes)",
+        "Case", "Best peer ÷ ours", *(["The same, between plain kernels"] if apart else []),
+        "Ours (µs)", "Share of ceiling", "Least bytes", "FLOP per byte", "Workspace (bytes)",
     ]  # fmt: skip
     return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))
 

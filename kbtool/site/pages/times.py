@@ -67,11 +67,6 @@ def ratio_text(group: Group, pairs: Pairs) -> str:
     return f"{significant(ratio.mean)} <br>{muted(spread + part)}"
 
 
-def narrow(name: str) -> str:
-    """The name of an implementation as the head of a column: it may break after an underscore."""
-    return "&#95;<wbr>".join(map(inline, name.split("_")))
-
-
 def meanings(kernel: Kernel, shown: Iterable[str]) -> str:
     """What the implementations that stand in a table or chart are, folded up; empty where the
     manifest says it of none."""

@@ -21,6 +21,8 @@ from kbtool.markdown.markup import (
     facts,
     folded,
     join,
+    muted,
+    narrow,
     no_ratio,
     nothing,
     slim_table,
@@ -97,11 +99,11 @@ def _table(result: BenchmarkResult, others: Sequence[str]) -> str:
     """One row per case; ``others`` are the arms besides the subject."""
     apart = any(result.ratio_to_best(case, between=True) for case in result.cases)
     header = [
-        "Case", f"{inline(result.subject)} (µs)",
+        "Case", f"{narrow(result.subject)} (µs)",
         f"Speed against {inline(result.baseline)}", "Against the fastest peer of this run",
         *(["The same, between plain kernels"] if apart else []),
         "Share of ceiling", "Right after timing",
-        *(f"{inline(arm)} (µs)" for arm in others),
+        *(f"{narrow(arm)} (µs)" for arm in others),
     ]  # fmt: skip
     lines = []
     for case in result.cases:
@@ -206,7 +208,7 @@ def _against_best(result: BenchmarkResult, case: BenchmarkCase, *, between: bool
     value = result.ratio_to_best(case, between=between)
     if value is None:
         return no_ratio(result)
-    return f"{significant(value)} ({inline(best or '')})"
+    return f"{significant(value)} {muted(inline(best or ''))}"
 
 
 def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
@@ -266,7 +268,7 @@ def _metrics(result: BenchmarkResult) -> str | None:
     ]
     if not lines:
         return None
-    header = ["Case", "Metric", "Unit", "Better", *map(inline, arms)]
+    header = ["Case", "Metric", "Unit", "Better", *map(narrow, arms)]
     return folded("Beside time, case by case", slim_table(header, lines, range(4, len(header))))
 
 

@@ -17,11 +17,11 @@ def page(result: TuneResult, links: Links) -> str:
         [
             inline(case.name),
             inline(case.variant),
+            none or significant(case.gain),
             code(case.own),
             _time(case, case.own),
             none or code(case.best),
             none or _time(case, case.best),
-            none or significant(case.gain),
             inline(case.wrong or ""),
         ]
         for case in result.cases
@@ -38,7 +38,7 @@ def page(result: TuneResult, links: Links) -> str:
     ]
     setting = inline(result.setting)
     header = [
-        "Case", "Variant", f"Own {setting}", "µs", f"Best {setting}", "µs", "Gain", "Wrong",
+        "Case", "Variant", "Gain", f"Own {setting}", "µs", f"Best {setting}", "µs", "Wrong",
     ]  # fmt: skip
     return join(
         [
@@ -55,7 +55,7 @@ def page(result: TuneResult, links: Links) -> str:
             "Median, with the 25th and the 75th percentile in small type. The best setting is the"
             " fastest whose percentiles do not overlap those of the library's own choice. If the"
             " two were timed again, that must hold for the second times too, and those are shown.",
-            slim_table(header, rows, {3, 5, 6}) if rows else nothing("No case was timed."),
+            slim_table(header, rows, {2, 4, 6}) if rows else nothing("No case was timed."),
             folded(
                 f"Every {setting} of every case", table(["Case", f"{setting}: median µs"], every)
             )

@@ -94,14 +94,14 @@ def _cases(cases: Sequence[CaseResult]) -> str:
         worst = _worst(case)
         lines.append(
             [
-                inline(case.case_set),
                 inline(case.name)
                 + (f" <br>{muted(f'beside {inline(case.beside)}')}" if case.beside else ""),
+                inline(case.case_set),
                 inline(case.variant or "default"),
                 chip("pass" if case.passed else "fail"),
+                _near(case),
                 _float(worst.error if worst else None),
                 _float(worst.bound if worst else None),
-                _near(case),
                 yes_no(case.repeatable),
                 inline(case.message or "; ".join(
                     f"{name}: {output.message}"
@@ -110,7 +110,7 @@ def _cases(cases: Sequence[CaseResult]) -> str:
             ]
         )  # fmt: skip
     header = [
-        "Set", "Case", "Variant", "Verdict", "Worst error", "Bound", "Error ÷ bound",
+        "Case", "Set", "Variant", "Verdict", "Error ÷ bound", "Worst error", "Bound",
         "Repeats bitwise", "Remark",
     ]  # fmt: skip
     return slim_table(header, lines, {4, 5, 6})
