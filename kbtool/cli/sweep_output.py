@@ -39,7 +39,7 @@ class View:
 
         cells = many(len(record.cells), "cell")
         self._line(
-            f"sweep {record.id} in session {record.session}: {cells} on {record.engine.name}"
+            f"sweep {record.id} in session {record.session}: {cells}, engine {record.engine.name}"
         )
         if self._console.is_terminal:
             self._status = self._console.status("")

@@ -54,14 +54,17 @@ def minutes(value: Decimal | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time of a step: ``0.42 s``, ``75 s``, ``12 min 5 s``."""
+    """A time of a step: ``56 ms``, ``0.42 s``, ``75 s``, ``12 min 5 s``."""
     if value is None:
         return ""
+    if 0 < value < 0.1:
+        return f"{counted(round(value * 1000, 6))} ms"
     if value < 120:
         if value == int(value):
             return f"{value:.0f} s"
         return f"{significant(value)} s"
-    return f"{int(value // 60)} min {int(value % 60)} s"
+    left = int(value % 60)
+    return f"{int(value // 60)} min" + (f" {left} s" if left else "")
 
 
 def counted(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
@@ -38,6 +39,15 @@ from kbtool.site.text.quoted import finding, line
 from kbtool.store.sources import kernel_file, kernel_paths
 
 T = TypeVar("T")
+
+_SIZE = re.compile(r"\b([a-z])(\d+)\b")
+
+
+def in_words(slug: str) -> str:
+    """The name that a record gives a figure, as words: ``target-s128`` is the target at S=128."""
+    spoken = _SIZE.sub(lambda found: f"{found[1].upper()}={found[2]}", slug)
+    return inline(spoken.replace("-", " "))
+
 
 TITLE = "title"
 """The anchor of each page's first heading; fixed, so that no text can claim another's."""

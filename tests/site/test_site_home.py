@@ -379,10 +379,14 @@ def test_a_run_says_at_its_head_where_it_was_measured_and_at_which_commit(root):
         return unescape(newest(root)).partition("kb-facts")[2].partition("</div>")[0]
 
     assert "[words about cpu, 2 cores](#machine)" in card()
+    assert "| CPU | words about cpu |" in unescape(newest(root))
     assert "[<code>7e12345</code>, work tree changed](#machine)" in card()
-    machine = {**template(root)["machine"], "card": "H200", "driver": "580"}
+    figures = {"sm_clock_mhz": "1980", "l2_bytes": "52428800"}
+    machine = {**template(root)["machine"], "card": "H200", "driver": "580", **figures}
     state = {**template(root)["repository"], "commit": None}
     put_run(root, 1, machine=machine, repository=state)
+    made = unescape(newest(root))
+    assert "| L2 cache | 52,428,800 bytes |" in made and "| SM clock | 1,980 MHz |" in made
     assert "[H200, driver 580](#machine)" in card() and "[unknown](#machine)" in card()
 
 

@@ -207,3 +207,14 @@ def test_the_lists_are_newest_first_as_people_mean_it(tmp_path: Path) -> None:
     assert sorted(order, key=made.index) == order
     bugs = bug_pages.listing(index)
     assert sorted(order, key=lambda name: bugs.index(f"Of {name}")) == order
+
+
+def test_figures_of_plans_and_options_are_named_in_words(root: Path) -> None:
+    figures = {"target-s128": "0.054 ms", "max-diff": "<0.1", "fa1-s512": "2.133 ms"}
+    plan = {"id": "p", "title": "P", "figures": figures, "source": "log:1"}
+    option = {"id": "o", "title": "O", "figures": {"engineer-and-tool": "2 USD"}}
+    decision = {"id": "d", "question": "Q", "options": [option], "chosen": "o", "reason": "R"}
+    change(root, 1, plans=[plan], decisions=[decision | {"source": "log:1"}])
+    made = page(root, 1)
+    assert "target S=128: 0.054 ms · max diff: <0.1 · fa1 S=512: 2.133 ms" in made
+    assert "engineer and tool: 2 USD" in made

@@ -63,6 +63,7 @@ def test_the_page_shows_cells_cards_and_what_failed(tmp_path):
     assert path == "sweeps/2025-01-01-a/20250101T090000Z-sweep-look-ab12.md"
     page = unescape(made[path])
     assert "2 passed" in page and "1 of them from earlier runs" in page
+    assert "# Sweep of look over n {#title}" in page
     assert "slurm, 2 jobs at once, partition=gpu" in page
     cells = [line for line in page.splitlines() if re.match(r"\| [123] \|", line)]
     assert len(cells) == 4  # three cells, and one attempt that failed

@@ -17,7 +17,7 @@ import pytest
 import site_trees as trees
 
 from kbtool.cli.main import run
-from kbtool.markdown.figures import money, significant
+from kbtool.markdown.figures import money, seconds, significant
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
 from kbtool.site import needs
@@ -276,6 +276,15 @@ def test_the_status_of_a_bug_follows_its_fixes_and_recurrences(root: Path) -> No
 )  # fmt: skip
 def test_figures_have_three_digits(value: float, shown: str) -> None:
     assert significant(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0 s"), (0.002, "2 ms"), (0.0564321, "56.4 ms"), (0.42, "0.420 s"), (75.0, "75 s"),
+     (300.0, "5 min"), (725.0, "12 min 5 s")],
+)  # fmt: skip
+def test_the_time_of_a_step_is_in_a_unit_that_fits_it(value: float, shown: str) -> None:
+    assert seconds(value) == shown
 
 
 def test_money_keeps_every_digit() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from kbtool.markdown.escape import inline
 from kbtool.markdown.markup import anchor, bullets, heading, join, optional, stacked_table
+from kbtool.model.base import Quantity
 from kbtool.model.decision import Decision, Plan
 from kbtool.model.session import Session
 from kbtool.site.index import Index
-from kbtool.site.parts import cite, section, sourced, turned, why_unknown
+from kbtool.site.parts import cite, in_words, section, sourced, turned, why_unknown
 
 
 def decisions(index: Index, session: Session) -> str:
@@ -16,12 +19,17 @@ def decisions(index: Index, session: Session) -> str:
     return section("Decisions", "decisions", *made)
 
 
+def stated(figures: Mapping[str, Quantity]) -> Iterator[str]:
+    """The figures that a record states of something, each with its name."""
+    return (f"{in_words(name)}: {inline(value)}" for name, value in figures.items())
+
+
 def _decision(index: Index, session: Session, decision: Decision) -> str:
     prefix = f"decisions.{decision.id}"
     rows = []
     for option in decision.options:
         chosen = option.id == decision.chosen
-        figures = "; ".join(f"{inline(k)} {inline(v)}" for k, v in option.figures.items())
+        figures = "; ".join(stated(option.figures))
         rows.append(
             [
                 anchor(f"{prefix}.{option.id}")
@@ -59,7 +67,7 @@ def _plan(index: Index, session: Session, plan: Plan) -> str:
         f"for {inline(plan.for_session)}" if plan.for_session else "",
         f"time {inline(plan.target)}" if plan.target else "",
         f"budget {inline(plan.budget)}" if plan.budget else "",
-        *(f"{inline(key)} {inline(value)}" for key, value in plan.figures.items()),
+        *stated(plan.figures),
     ]
     rows = [
         [anchor(f"{prefix}.{s.id}") + inline(s.title), optional(s.target), optional(s.detail)]

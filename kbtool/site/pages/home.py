@@ -148,21 +148,25 @@ def _figures(index: Index, today: date | None) -> str:
     sessions = list(index.sessions.values())
     bugs = list(index.bugs.values())
     is_open = sum(case.is_open for case in bugs)
-    evidence = sum(len(account.edges) for account in index.accounts.values())
+    kept = len(index.patterns)
+    pieces = many(sum(len(account.edges) for account in index.accounts.values()), "piece")
     spent = time(sessions) if sessions else "none yet"
     costs = list(index.costs.sessions.values())
     money = known(costs) if any(one.costs for one in costs) else Known("none", ())
+
+    def noun(count: int, word: str) -> str:
+        return many(count, word).partition(" ")[2]
 
     def figure(value: object, target: str, about: str) -> str:
         return f"[**{value}**]({target}){{ .kb-figure }}<br>{about}"
 
     return cards(
         [
-            figure(len(sessions), at.SESSIONS, f"sessions, {spent}"),
+            figure(len(sessions), at.SESSIONS, f"{noun(len(sessions), 'session')}, {spent}"),
             figure(money.money, at.COSTS, "; ".join([*money.coverage, _month(index, today)])),
-            figure(is_open, at.BUGS, f"open bugs, of {len(bugs)} recorded"),
+            figure(is_open, at.BUGS, f"{noun(is_open, 'open bug')}, of {len(bugs)} recorded"),
             figure(_wrong(index), at.AUDIT, "claims that do not hold"),
-            figure(len(index.patterns), at.PATTERNS, f"patterns, {evidence} pieces of evidence"),
+            figure(kept, at.PATTERNS, f"{noun(kept, 'pattern')}, {pieces} of evidence"),
         ]
     )
 

@@ -26,6 +26,7 @@ from kbtool.markdown.markup import (
     facts,
     heading,
     join,
+    muted,
     nothing,
     optional,
     stacked_table,
@@ -319,12 +320,12 @@ def _worth(index: Index, pattern: Pattern, here: str) -> str:
             chip("none any more" if gained_before(found, worth) else worth.verdict),
             factor(worth.one.gain),
             f"{worth.gains} of {len(worth.one.cases)}" if worth.one.cases else "",
-            "newest" if id(worth) in newest_of else "",
-            index.link(at.run_page(worth.run.session, worth.run.id), here, code(worth.run.id)),
+            index.link(at.run_page(worth.run.session, worth.run.id), here, code(worth.run.id))
+            + (f" {muted('the newest')}" if id(worth) in newest_of else ""),
         ]
         for worth in found[:NEWEST]
     ]
-    header = ["Without it", "Machine", "Effect", "Ratio", "Cases that gain", "", "Run"]
+    header = ["Without it", "Machine", "Effect", "Ratio", "Cases that gain", "Run"]
     edits = []
     for one in pattern.ablations:
         edits += [

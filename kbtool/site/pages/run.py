@@ -18,6 +18,7 @@ from kbtool.markdown.markup import (
     nowrap,
     optional,
     stacked_table,
+    table,
 )
 from kbtool.model.kinds.logged import ImportResult
 from kbtool.model.run import Run
@@ -237,9 +238,26 @@ class RunLinks:
         return at.link(code(mutant), f"{page}#mutants.{at.fragment(mutant)}", self.here)
 
 
+_UNITS = {"bytes": "bytes", "mhz": "MHz", "w": "W"}
+"""What the name of a field of a machine ends in → the unit."""
+
+_WORDS = {
+    "cpu": "CPU", "cuda": "CUDA", "l2": "L2 cache", "os": "operating system", "python": "Python",
+    "sm": "SM",
+}  # fmt: skip
+
+
+def _spelt(field: str, value: str) -> tuple[str, str]:
+    """A field of a machine as words, and its value with the unit."""
+    name, _, end = field.rpartition("_")
+    if end in _UNITS:
+        field, value = name, f"{value} {_UNITS[end]}"
+    return " ".join(_WORDS.get(word, word) for word in field.split("_")), value
+
+
 def _machine(run: Run) -> str:
     lines = [
-        [name.replace("_", " "), f"{value:,}" if isinstance(value, int) else inline(value)]
+        [*_spelt(name, f"{value:,}" if isinstance(value, int) else inline(value))]
         for name in type(run.machine).model_fields
         if (value := getattr(run.machine, name)) is not None
     ]
@@ -258,7 +276,7 @@ def _machine(run: Run) -> str:
             "note", "Not where it was measured",
             "This is the machine that read the file. What the file says of its own stands above.",
         )  # fmt: skip
-    return section("Machine and code", "machine", box, stacked_table(["What", "Value"], lines))
+    return section("Machine and code", "machine", box, table(["What", "Value"], lines))
 
 
 def _identity(run: Run) -> str:

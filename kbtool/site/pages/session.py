@@ -40,6 +40,7 @@ from kbtool.site.parts import (
     crumb,
     evidence_cells,
     fixed_place,
+    in_words,
     page_title,
     patterns_of,
     section,
@@ -344,12 +345,13 @@ def _fixes(index: Index, session: Session, here: str) -> str:
     rows = []
     for fix in session.fixes:
         target = at.bug_page(*bug_at(fix.bug, session.id))
+        fixed = fixed_place(index, fix.place, here)
         rows.append(
             [
                 (anchor(place) if (place := anchors.get(fix)) else "")
                 + (index.link(target, here) if target in index.titles else code(fix.bug)),
                 inline(fix.change),
-                fixed_place(index, fix.place, here),
+                f'<span class="kb-long">{fixed}</span>' if fixed else "",
                 code(fix.commit) if fix.commit else "",
                 confirmed(index, session, fix, here),
                 optional(fix.note),
@@ -404,7 +406,8 @@ def _evidence(index: Index, session: Session, here: str) -> str:
 
 def _size(name: str, value: Quantity) -> str:
     """How large something is; without the name where that is the unit."""
-    return inline(value) if str(value).endswith(f" {name}") else f"{inline(name)}: {inline(value)}"
+    has_name = str(value).endswith(f" {name}")
+    return inline(value) if has_name else f"{in_words(name)}: {inline(value)}"
 
 
 def _deliverables(session: Session) -> str:

@@ -11,7 +11,10 @@ from kbtool.markdown.figures import UNKNOWN, benchmark, instant, many, money, no
 from kbtool.markdown.markup import chip, clipped, facts, join, slim_table, stacked_table
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.price import currency_of
+from kbtool.model.run import Run
 from kbtool.model.sweep import Cell, Sweep
+from kbtool.model.words import listed
+from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -47,11 +50,12 @@ def page(index: Index, sweep: Sweep) -> str:
     """One sweep."""
     here = at.sweep_page(sweep.session, sweep.id)
     session = index.sessions.get(sweep.session)
+    names = [axis.name for axis in sweep.axes]
     axes = [f"{code(axis.name)} ({many(len(axis.values), 'value')})" for axis in sweep.axes]
     path = f"sessions/{sweep.session}/sweeps/{sweep.id}.json"
     return join(
         [
-            page_title(f"Sweep {inline(sweep.id)}"),
+            page_title(f"Sweep of {inline(sweep.recipe)} over {listed(map(inline, names))}"),
             crumb(here, at.RUNS, "Runs", sweep.id, path),
             facts(
                 [
@@ -65,7 +69,13 @@ def page(index: Index, sweep: Sweep) -> str:
                     ("Ended", instant(sweep.ended) if sweep.ended else ""),
                 ]
             ),
-            section("Cells", "cells", _matrix(index, sweep, here)),
+            section(
+                "Cells",
+                "cells",
+                "Each cell is the recipe with one value of each parameter. Held: how long it"
+                " occupied its machine, from its start to its end.",
+                _matrix(index, sweep, here),
+            ),
             section("Fastest by case", "fastest", _fastest(index, sweep, here)),
             section("Cards", "cards", _cards(index, sweep)),
             section("Attempts that failed", "failed", _failures(index, sweep, here)),
@@ -76,7 +86,8 @@ def page(index: Index, sweep: Sweep) -> str:
 def _engine(sweep: Sweep) -> str:
     told = [f"{name}={value}" for name, value in sweep.engine.options.items()]
     jobs = [f"{many(sweep.engine.jobs, 'job')} at once"] if sweep.engine.jobs else []
-    return ", ".join([sweep.engine.name, *jobs, *told])
+    where = "the machine that began it" if sweep.engine.name == "here" else sweep.engine.name
+    return ", ".join([where, *jobs, *told])
 
 
 def _names(sweep: Sweep) -> list[str]:
@@ -94,6 +105,12 @@ def _ran(index: Index, run: str | None, here: str) -> str:
     return index.link(target, here, code(run or "")) if target else ""
 
 
+def _found(index: Index, cell: Cell) -> str:
+    """What the run of a cell that did not pass found."""
+    run = _record(index, cell.run) if cell.status != "passed" else None
+    return headline(run) if run else ""
+
+
 def _matrix(index: Index, sweep: Sweep, here: str) -> str:
     rows = []
     for cell in sweep.cells:
@@ -106,7 +123,7 @@ def _matrix(index: Index, sweep: Sweep, here: str) -> str:
             inline(machine or ""),
             seconds(last.held_s) if last and last.held_s is not None else "",
             str(len(cell.attempts)) if len(cell.attempts) > 1 else "",
-            inline(clipped(cell.message or "")),
+            inline(clipped(cell.message or _found(index, cell))),
         ])  # fmt: skip
     names = [*_names(sweep), "Commit"]
     header = ["Cell", *map(inline, names), "Status", "Run", "Machine", "Held", "Tries", "Why"]
@@ -143,10 +160,14 @@ def _fastest(index: Index, sweep: Sweep, here: str) -> str | None:
     ])  # fmt: skip
 
 
+def _record(index: Index, run: str | None) -> Run | None:
+    return next((runs[-1] for (_, id_), runs in index.runs.items() if id_ == run), None)
+
+
 def _times(index: Index, cell: Cell) -> BenchmarkResult | None:
     if cell.status != "passed" or cell.run is None:
         return None
-    run = next((runs[-1] for (_, id_), runs in index.runs.items() if id_ == cell.run), None)
+    run = _record(index, cell.run)
     result = benchmark(run) if run else None
     return result if result is not None and noise_reason(result) is None else None
 

@@ -46,7 +46,8 @@ def listing(index: Index) -> str:
     shown = table(["Tag", "Sessions", "Patterns"], rows, {1, 2}) if rows else nothing(
         "No session and no pattern has a tag."
     )  # fmt: skip
-    return join([page_title("Tags"), shown])
+    about = "What a session or a pattern is about, in a word. A tag leads to all that have it."
+    return join([page_title("Tags"), about if rows else None, shown])
 
 
 def page(index: Index, tag: str, records: Sequence[Session | Pattern]) -> str:

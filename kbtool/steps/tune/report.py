@@ -19,8 +19,8 @@ def headline(result: TuneResult) -> str:
     mean = geometric_mean(case.gain for case in result.cases)
     most = max(case.gain for case in better)
     return (
-        f"another {result.setting} is faster in {len(better)} of {cases}: by"
-        f" {mean:.3f}× in the geometric mean of all, {most:.2f}× at most"
+        f"another {result.setting} is faster in {len(better)} of {cases}: by {most:.2f}× at most,"
+        f" {mean:.3f}× in the geometric mean over all {cases}"
     )
 
 
