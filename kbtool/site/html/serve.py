@@ -19,6 +19,7 @@ from kbtool.site.html.engine import LISTS_TAGS, OF_ALL, Engine, LogCapture
 from kbtool.site.html.folder import remove_others, write_changed
 from kbtool.site.html.reuse import Store
 from kbtool.site.html.tree import indexed, making_files
+from kbtool.site.html.watch import stamps
 from kbtool.site.index import Index
 from kbtool.site.needs import ZENSICAL
 from kbtool.store.prose import documents
@@ -30,12 +31,6 @@ QUIET_S = 0.5
 another, and would wait for each page that is begun in between."""
 SECONDS_TO_SEARCH = 120
 """That the first search waits for its index, which is written after all pages."""
-WATCHED = ("sessions", "patterns", "symptoms", "kernels", "docs", "mkdocs.yml")
-
-
-def watched(root: Path) -> Iterator[Path]:
-    """The folders and files that are watched: the records, not what is made of them."""
-    yield from (root / name for name in WATCHED if (root / name).exists())
 
 
 class Live:
@@ -233,16 +228,15 @@ def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
     generator = required_generator(root)
     port = free_port(HOST, port)
     if generator == ZENSICAL:
-        zensical_server.serve(root, (HOST, port), watched, say)
+        zensical_server.serve(root, (HOST, port), say)
         return
     from kbtool.site.html.server import Server
 
     with tempfile.TemporaryDirectory(prefix="kbtool-site-") as folder:
         live = Live(root, Path(folder), say)
+        seen = stamps(root)
         live.refresh()
-        server = Server(live, HOST, port)
-        for path in watched(root):
-            server.watch(str(path))
+        server = Server(live, HOST, port, seen)
         say(f"open http://{HOST}:{port}/ (Ctrl-C ends it)")
         try:
             server.serve()

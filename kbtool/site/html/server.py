@@ -9,6 +9,7 @@ import html
 import posixpath
 import re
 import threading
+import time
 import traceback
 from collections.abc import Iterable
 from typing import Any
@@ -16,32 +17,35 @@ from typing import Any
 from mkdocs.livereload import LiveReloadServer
 
 from kbtool.site.html.serve import Live
-
-POLL_SECONDS = 0.2
+from kbtool.site.html.watch import POLL_SECONDS, stamps
+from kbtool.store.scan import Stamp
 
 
 class Server(LiveReloadServer):
     """Serves ``live``, and brings its pages up to date while nobody asks for one."""
 
-    def __init__(self, live: Live, host: str, port: int) -> None:
+    def __init__(self, live: Live, host: str, port: int, seen: dict[str, Stamp]) -> None:
         """Bind nothing yet.
 
         Args:
             live: the site; ``refresh`` was called.
             host: the address to listen on.
             port: the port.
+            seen: what ``stamps`` found before that.
         """
-        super().__init__(self._refresh, host, port, str(live.out), polling_interval=POLL_SECONDS)
+        super().__init__(self._refresh, host, port, str(live.out))
         self.error_handler = lambda code: live.read("404.html") if code == 404 else None
         self.live = live
         self._changed = threading.Event()
         self._changed.set()
         self._ended = False
         self._rest = threading.Thread(target=self._bring_rest, daemon=True)
+        self._watching = threading.Thread(target=self._watch, args=(seen,), daemon=True)
 
     def serve(self, **options: Any) -> None:
         """Serve until ``shutdown``."""
         self._rest.start()
+        self._watching.start()
         super().serve(**options)  # type: ignore[no-untyped-call]
 
     def shutdown(self, wait: bool = False) -> None:
@@ -52,6 +56,15 @@ class Server(LiveReloadServer):
         if self._rest.is_alive():
             self._rest.join()
         super().shutdown(wait)
+
+    def _watch(self, seen: dict[str, Stamp]) -> None:
+        while not self._ended:
+            before, seen = seen, stamps(self.live.root)
+            if seen != before:
+                with self._rebuild_cond:
+                    self._want_rebuild = True
+                    self._rebuild_cond.notify_all()
+            time.sleep(POLL_SECONDS)
 
     def _refresh(self) -> None:
         self.live.refresh()
