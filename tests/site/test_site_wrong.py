@@ -118,6 +118,14 @@ def test_of_many_bugs_the_first_are_named_and_the_pattern_has_the_others(base):
     assert "[and 2 more](patterns/P02.md)" in row[4]
 
 
+def test_of_many_bugs_without_a_pattern_the_list_of_bugs_has_the_others(base):
+    bug = "  - {{id: b{0}, title: Fault {0}, symptom: It hangs, status: open}}\n"
+    base.session("2025-01-03-c", "bugs:\n" + "".join(map(bug.format, range(8))))
+    (row,) = (row for row in rows(base) if row[0] == "It hangs")
+    assert re.findall(r"\[(?:Fault )?(.*?)\]", row[4]) == [*"012345", "and 2 more"]
+    assert "[and 2 more](bugs/index.md)" in row[4]
+
+
 def test_what_nobody_knows_is_left_open(tmp_path):
     base = Knowledge(tmp_path / "base")
     base.session("2025-01-01-a", "bugs: [{id: b, title: It stops, status: open}]\n")

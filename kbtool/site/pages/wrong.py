@@ -180,19 +180,20 @@ def _of_bugs(index: Index) -> Iterator[_Row]:
 
 def _bugs(row: _Row) -> str:
     """Each fault by the title of its last meeting, then the sessions that met it before; of many
-    the first, the others on the page of the pattern."""
+    the first, the others on the page of the pattern, or where there is none, in the list of
+    bugs."""
     told = []
-    for case in row.cases:
-        if not case.recurrences:
-            before = [
-                at.link(inline(session.label), at.bug_page(session.id, bug.id), at.WRONG)
-                for session, bug in case.meetings[:-1]
-            ]
-            link = at.link(inline(case.bug.title), case.page, at.WRONG)
-            told.append(f"{link} ({', '.join(before)} too)" if before else link)
-    if len(told) > _MOST and row.patterns:
-        others = f"and {len(told) - _MOST} more"
-        told[_MOST:] = [at.link(others, at.pattern_page(row.patterns[0].id), at.WRONG)]
+    faults = [case for case in row.cases if not case.recurrences]
+    for case in faults[:_MOST]:
+        before = [
+            at.link(inline(session.label), at.bug_page(session.id, bug.id), at.WRONG)
+            for session, bug in case.meetings[:-1]
+        ]
+        link = at.link(inline(case.bug.title), case.page, at.WRONG)
+        told.append(f"{link} ({', '.join(before)} too)" if before else link)
+    if len(faults) > _MOST:
+        place = at.pattern_page(row.patterns[0].id) if row.patterns else at.BUGS
+        told.append(at.link(f"and {len(faults) - _MOST} more", place, at.WRONG))
     return "<br>".join(told)
 
 
