@@ -21,6 +21,7 @@ from kbtool.ledger.headline import Verdict, verdict
 from kbtool.ledger.measured import groups
 from kbtool.ledger.patterns import Account, Edge, accounts
 from kbtool.ledger.repeat import commands
+from kbtool.ledger.rollup import Rollup
 from kbtool.ledger.worth import Worth, worths
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import build
@@ -39,7 +40,7 @@ from kbtool.model.sweep import Sweep
 from kbtool.model.twin import MeasuredSet
 from kbtool.runner.explain import Match, matching
 from kbtool.site import addresses as at
-from kbtool.site.sums import known
+from kbtool.site.sums import known, rollups
 from kbtool.site.text.glossary import Terms
 from kbtool.store.holders import RunKey, holders
 from kbtool.store.prose import design, documents, notes
@@ -211,6 +212,11 @@ class Index:
     def costs(self) -> Costs:
         """What sessions cost, with the GPU estimated where no record states it."""
         return costs_of(self.base)
+
+    @cached_property
+    def sums(self) -> list[Rollup]:
+        """The costs of all sessions, a row each; a table a currency."""
+        return rollups(list(self.costs.sessions.values()), "session")
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:

@@ -34,7 +34,12 @@ class Known(NamedTuple):
 
 def known(sessions: Sequence[Costed]) -> Known:
     """All money that is known of some sessions."""
-    totals = [(table.total, table.currency or "") for table in rollups(sessions, "session")]
+    return known_in(rollups(sessions, "session"))
+
+
+def known_in(tables: Sequence[Rollup]) -> Known:
+    """All money that is known of the sessions in these tables, as ``rollups`` returns them."""
+    totals = [(table.total, table.currency or "") for table in tables]
     sums = [money(row.total, currency) for row, currency in totals if row.total is not None]
     if not sums:
         return Known(UNKNOWN, ())
@@ -49,9 +54,9 @@ def known(sessions: Sequence[Costed]) -> Known:
     return Known(" + ".join(sums), tuple(told))
 
 
-def time(sessions: Sequence[Costed]) -> str:
-    """All time that the records state, and how many do not say."""
-    total = rollups(sessions, "session")[0].total
+def time_in(tables: Sequence[Rollup]) -> str:
+    """All time that the records state, and how many do not say; of the same tables."""
+    total = tables[0].total
     missing = total.unknown.get("minutes", 0) if total.minutes is not None else 0
     return minutes(total.minutes) + (f" and {missing} without a time" if missing else "")
 

@@ -17,7 +17,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import cite, last, page_title, section
-from kbtool.site.sums import MONEY, cell, known, rollups
+from kbtool.site.sums import MONEY, cell, known_in, rollups
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -51,12 +51,13 @@ def page(index: Index) -> str:
     links = links_of(sessions, (attempts[-1] for attempts in index.runs.values()))
     if not any(session.costs for session in sessions):
         return join([page_title("Costs"), nothing("No session's record has a cost line yet.")])
-    tables = {by: rollups(sessions, by, links) for by, _ in _BY}
+    tables = {by: index.sums if by == "session" else rollups(sessions, by, links) for by, _ in _BY}
     ledger = "[in the ledger](#rates)" if index.base.ledger.rates else "in the ledger"
     return join(
         [
             page_title("Costs"),
-            f"Known in all: **{known(sessions)}**. Every session is assumed to have cost time, GPU,"
+            f"Known in all: **{known_in(index.sums)}**."
+            " Every session is assumed to have cost time, GPU,"
             " AI and an engineer: what no record says is counted as unknown beside the sum, never"
             " as zero. Where no cost line pays for a card that runs held, its cost is estimated:"
             f" the time of the runs, at the rate of the card {ledger}. The command for these tables"

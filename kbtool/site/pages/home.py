@@ -39,7 +39,7 @@ from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import drawn, verdict_line
 from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
 from kbtool.site.parts import latest_results, newer_noisy, page_title, section
-from kbtool.site.sums import Known, known, time
+from kbtool.site.sums import Known, known, known_in, time_in
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -150,9 +150,9 @@ def _figures(index: Index, today: date | None) -> str:
     is_open = sum(case.is_open for case in bugs)
     kept = len(index.patterns)
     pieces = many(sum(len(account.edges) for account in index.accounts.values()), "piece")
-    spent = time(sessions) if sessions else "none yet"
+    spent = time_in(index.sums) if sessions else "none yet"
     costs = list(index.costs.sessions.values())
-    money = known(costs) if any(one.costs for one in costs) else Known("none", ())
+    money = known_in(index.sums) if any(one.costs for one in costs) else Known("none", ())
 
     def noun(count: int, word: str) -> str:
         return many(count, word).partition(" ")[2]
