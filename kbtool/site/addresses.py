@@ -9,6 +9,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -168,8 +169,16 @@ def relative(target: str, page: str) -> str:
     path, hash_mark, anchor = target.partition("#")
     if path == page and anchor:
         return f"#{anchor}"
+    folder, _, name = path.rpartition("/")
+    return _way(page.rpartition("/")[0], folder) + name + hash_mark + anchor
+
+
+@lru_cache(maxsize=4096)
+def _way(start: str, folder: str) -> str:
+    """What leads from one folder into another; many links share it."""
     # From a root, or posixpath would ask for the working folder, twice for each link.
-    return posixpath.relpath(f"/{path}", posixpath.dirname(f"/{page}")) + hash_mark + anchor
+    way = posixpath.relpath(f"/{folder}", f"/{start}")
+    return "" if way == "." else f"{way}/"
 
 
 def link(text: str, target: str, page: str) -> str:

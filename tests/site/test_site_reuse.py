@@ -206,6 +206,14 @@ def test_a_long_table_in_pieces_is_that_of_the_whole_page(
     assert sorted(built.problems) == sorted(whole.problems)
 
 
+def test_no_piece_has_more_rows_than_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_PIECE", 10**6)  # next to no row ends a piece
+    rows = [f"| {number} |" for number in range(100)]
+    _, parts = cut("\n".join(["| n |", "|---|", *rows]), "")
+    assert [row for part in parts.values() for row in part.split("\n")[2:]] == rows
+    assert max(part.count("\n") - 1 for part in parts.values()) == 24
+
+
 def test_a_changed_row_renders_its_piece_alone(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 LONG = 40
 """Rows from which on a table is rendered in pieces."""
 _PIECE = 16
-"""Rows of a piece, on average. A piece ends at a row that says so itself, whatever stands before
-it: so a row more does not move the ends of all that follow."""
+"""One in so many rows ends a piece. It says so itself, whatever stands before it: so a row more
+does not move the ends of all that follow."""
+_MOST = 24
+"""The most rows of a piece: without it a row is in one of 31 on average, for long ones have most
+rows."""
 
 _TABLE = re.compile(
     r"(?:\A|(?<=\n\n))(\|[^\n]*\|\n\|(?: ?:?-+:? ?\|)+\n)((?:\|[^\n]*\|(?:\n|\Z))+)(?=\n|\Z)"
@@ -73,7 +76,7 @@ def _parts(rows: Sequence[str]) -> Iterator[list[str]]:
     part = []
     for row in rows:
         part.append(row)
-        if hashlib.sha256(row.encode()).digest()[0] % _PIECE == 0:
+        if len(part) == _MOST or hashlib.sha256(row.encode()).digest()[0] % _PIECE == 0:
             yield part
             part = []
     if part:

@@ -78,7 +78,7 @@ class Recorder:
 
 def address_in(files: Any, path: str) -> str | None:
     """Where the file of this path is on the site, and whether that is left out; or ``None``."""
-    file = files.get_file_from_path(path)
+    file = files.src_uris.get(path) or files.get_file_from_path(path)  # the latter takes its time
     return f"{file.dest_uri} {file.inclusion.name}" if file is not None else None
 
 
