@@ -19,7 +19,7 @@ from kbtool.store.derived import Make, derive_all, is_unsound
 from kbtool.store.order import in_order
 from kbtool.store.packaged import SYMPTOMS, other_symptoms
 from kbtool.store.read import MAX_BYTES
-from kbtool.store.scan import FileKind, files_at, folders_in, yaml_in
+from kbtool.store.scan import FileKind, files_at, folders_in, named_in
 
 if TYPE_CHECKING:
     from kbtool.model.pattern import Pattern
@@ -134,11 +134,11 @@ def index_of(root: Path, *, sessions: bool = True) -> Index:
     findings: list[Finding] = []
     patterns = {
         made["id"]: (path, made)
-        for path, made in _made(root, yaml_in(root, "patterns"), "pattern", findings)
+        for path, made in _made(root, named_in(root, "patterns", ".yaml"), "pattern", findings)
     }
     own = {
         made["id"]: (path, made)
-        for path, made in _made(root, yaml_in(root, SYMPTOMS), "symptoms", findings)
+        for path, made in _made(root, named_in(root, SYMPTOMS, ".yaml"), "symptoms", findings)
     }
     others = {made["id"]: made for made in _packaged(root)}
     found = [

@@ -113,13 +113,13 @@ def folders_in(root: str | Path, folder: str) -> list[str]:
     return [f"{folder}/{name}" for name in sorted(names)]
 
 
-def yaml_in(root: str | Path, folder: str) -> list[str]:
-    """The YAML files in a folder, by name; none if there is no such folder."""
+def named_in(root: str | Path, folder: str, ending: str) -> list[str]:
+    """The files in a folder whose name ends so, by name; none if there is no such folder."""
     try:
         names = os.listdir(f"{root}/{folder}")  # noqa: PTH208
     except OSError:
         return []
-    wanted = (name for name in names if name.endswith(".yaml") and name[0] != ".")
+    wanted = (name for name in names if name.endswith(ending) and name[0] != ".")
     return [f"{folder}/{name}" for name in sorted(wanted)]
 
 

@@ -37,7 +37,7 @@ from kbtool.store.parsed import parse_all
 from kbtool.store.pool import WORTH_A_POOL, collector_off
 from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.root import find_root, is_root
-from kbtool.store.scan import EXCUSES, LEDGER, FileKind, Stamp, files_at, folders_in, yaml_in
+from kbtool.store.scan import EXCUSES, LEDGER, FileKind, Stamp, files_at, folders_in, named_in
 from kbtool.store.session_costs import session_costs_in
 
 __all__ = [
@@ -124,11 +124,11 @@ class KnowledgeBase:
 
     def pattern_files(self) -> Iterator[Path]:
         """Every pattern record."""
-        yield from (self.root / path for path in yaml_in(self.root, "patterns"))
+        yield from (self.root / path for path in named_in(self.root, "patterns", ".yaml"))
 
     def symptom_files(self) -> Iterator[Path]:
         """Every file of the catalogue of symptoms in this knowledge base, which may have none."""
-        yield from (self.root / path for path in yaml_in(self.root, SYMPTOMS))
+        yield from (self.root / path for path in named_in(self.root, SYMPTOMS, ".yaml"))
 
     def kernel_files(self) -> Iterator[Path]:
         """Every kernel manifest."""
@@ -141,9 +141,7 @@ class KnowledgeBase:
         """Every run record, or those of one session."""
         folders = [f"sessions/{session}"] if session else folders_in(self.root, "sessions")
         for folder in folders:
-            runs = self.root / folder / "runs"
-            if runs.is_dir():
-                yield from sorted(path for path in runs.glob("*.json") if path.name[0] != ".")
+            yield from (self.root / path for path in named_in(self.root, f"{folder}/runs", ".json"))
 
     @cached_property
     def sessions(self) -> dict[str, Entry[Session]]:

@@ -87,6 +87,8 @@ class Engine:
         self._store = store
         self._made: dict[str, Made] = {}
         self._around = ""
+        self._titled: dict[str, str] = {}
+        """Path of a page whose title the navigation shows → the source that it was found in."""
         names = {name.rpartition("/")[2] for name in config.plugins}
         self._shared = names <= SHAREABLE
 
@@ -203,11 +205,15 @@ class Engine:
         Every page shows the navigation, so this comes before any page is placed or reused.
         """
         for page in self._untitled():
+            path, source = page.file.src_uri, self._source(page)
+            if self._titled.get(path) == source:
+                continue
             made = self._known(page)
             if made is not None:
                 page._title_from_render = made.title
             else:
                 self._render([page])
+            self._titled[path] = source
         self._around = _sum(str(self.nav))
 
     def _untitled(self) -> list[Any]:

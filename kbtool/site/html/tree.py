@@ -106,9 +106,9 @@ def _beside(index: Index) -> dict[str, Callable[[], bytes]]:
         **_together(twins.paths(index), lambda: twins.files(index)),
         **_together(measured, lambda: scripts(index)),
         **_together(compare.script_paths(index), lambda: compare.scripts(index)),
-        **_together(static, lambda: static),
-        words.PLACE: lambda: words.script(index, static[words.PLACE]),
-        **_together(own := _static(root / "docs" / "assets", "assets"), lambda: own),
+        **static,
+        words.PLACE: lambda: words.script(index, static[words.PLACE]()),
+        **_static(root / "docs" / "assets", "assets"),
     }
 
 
@@ -165,11 +165,11 @@ def _guide() -> dict[str, str]:
     }
 
 
-def _static(folder: Path, prefix: str) -> dict[str, bytes]:
+def _static(folder: Path, prefix: str) -> dict[str, Callable[[], bytes]]:
     if not folder.is_dir():
         return {}
     return {
-        f"{prefix}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+        f"{prefix}/{path.relative_to(folder).as_posix()}": path.read_bytes
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix in _STATIC
     }
