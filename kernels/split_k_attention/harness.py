@@ -44,6 +44,9 @@ PEERS = (
     "flashinfer",
     "flashinfer_fa2",
     "flashinfer_batch",
+    "flashinfer_prefill",
+    "flashinfer_prefill_fa2",
+    "flashinfer_mixed",
     "flashinfer_xqa",
     "flex",
     "contiguous",
@@ -319,9 +322,7 @@ def arms(
     for variant in variants:
         timed[variant] = _tried(functools.partial(ours, q, k, v, **options, variant=variant))
     if peers:
-        _clear_past_lengths(inputs)
-    names = ("window", "softcap", "sinks", "cu_seqlens_q", "tree_mask")
-    ours_alone = [name for name in names if inputs.get(name) is not None]
+        _clear_unseen(inputs)
     is_fp8 = k.dtype != q.dtype
     for peer in peers:
         if q.numel() == 0 or k.numel() == 0:
@@ -338,13 +339,11 @@ def arms(
             timed[peer] = "is for pages"
         elif peer == APART:
             timed[peer] = _apart(inputs)
-        elif is_fp8:
+        elif peer == CONTIGUOUS and is_fp8:
             timed[peer] = "is not called with keys and values of 8 bits"
         elif peer == CONTIGUOUS:
             rows = (q, inputs["k"], inputs["v"])
             timed[peer] = functools.partial(ours, *rows, **{**options, "block_table": None})
-        elif ours_alone:
-            timed[peer] = f"is not called with {' and '.join(ours_alone)}"
         else:
             call = _PEERS.PEERS[peer](inputs)
             other = v.shape[3] != k.shape[3]  # which few take
@@ -400,11 +399,25 @@ def _apart(inputs: Mapping[str, Any]) -> Callable[[], Tensor] | str:
     return call
 
 
-def _clear_past_lengths(inputs: Mapping[str, Any]) -> None:
-    """Zero keys and values past the lengths: torch multiplies them by 0, and 0 · NaN is NaN."""
+def _clear_unseen(inputs: Mapping[str, Any]) -> None:
+    """Zero keys and values past the lengths, and all in pages that no query sees: others multiply
+    them by 0, and 0 · NaN is NaN."""
     for entries, length in _right.equal_lengths(inputs):
         for name in ("k", "v"):
             inputs[name][entries, :, length:] = 0
+    table = inputs.get("block_table")
+    if table is None:
+        return
+    pages, _, size, _ = inputs["k_pages"].shape
+    first, end = (t[:, None] for t in _PEERS.seen_keys(inputs))
+    keys = torch.arange(inputs["k"].shape[2], device=table.device)
+    entries, keys = ((keys >= first) & (keys < end)).nonzero().T
+    seen = torch.zeros(pages, size, dtype=torch.bool, device=table.device)
+    seen[table[entries, keys // size].long(), keys % size] = True
+    for name in ("k_pages", "v_pages"):
+        t = inputs[name]
+        bits = t.view(torch.uint8) if t.dtype.itemsize == 1 else t
+        bits.masked_fill_(~seen[:, None, :, None], 0)
 
 
 def _tried(call: Callable[[], Any]) -> Callable[[], Any] | str:

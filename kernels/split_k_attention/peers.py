@@ -2,7 +2,8 @@
 
 A peer is a function of the inputs that returns the call to time, or the reason why it cannot run.
 Work that a serving system does once per step or model (masks, plans, page tables, compilation) is
-done before the call and is not timed. A call returns the output as ``(B, H, Sq, D)``.
+done before the call and is not timed. A call returns the output as ``(B, H, Sq, D)``, or of packed
+queries as ``(total_q, H, D)``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import functools
 import importlib
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
 from typing import Any
 
 import torch
@@ -24,14 +27,25 @@ Peer = Callable[[Inputs], Call | str]
 
 _FLASHINFER_WORKSPACE_BYTES = 512 << 20  # one KV head over 64k keys needs 256 MiB
 _FLASHINFER_DIMS = (64, 128, 256)
-_PAGE = 16  # keys per page, as in serving systems
+_PAGE = 16  # keys per page, as in serving systems, where the case has no pages
+_XQA_PAGES = (16, 32, 64, 128)
+_XQA_QUERIES = 32  # of an entry: the tokens of speculative decoding
+
+# What a peer is not called with unless it says that it takes it.
+_OPTIONS = ("block_table", "window", "softcap", "sinks", "cu_seqlens_q", "tree_mask")
+_8_BITS = "keys and values of 8 bits"
+_WRAPPED = ("block_table", "window", "softcap", "cu_seqlens_q", _8_BITS)  # by FlashInfer
+_FA3_BUILD = "fa3_fwd_config"
+_NO_PAGES = "takes contiguous keys: copying pages together first is another problem"
 
 
 # ---- torch ----
 
 
-def sdpa(inputs: Inputs) -> Call:
+def sdpa(inputs: Inputs) -> Call | str:
     """Torch's SDPA with its default backend; a mask only if the shape needs one."""
+    if reason := _refused(inputs, pages=_NO_PAGES):
+        return reason
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     B, H, Sq, _ = q.shape
     Skv = k.shape[2]
@@ -66,6 +80,8 @@ def _backend(backend: SDPBackend, inputs: Inputs) -> Call | str:
     if inputs["q"].device.type != "cuda":
         return "needs a card"
     body = sdpa(inputs)
+    if isinstance(body, str):
+        return body
 
     def run() -> Tensor:
         with sdpa_kernel(backend):
@@ -80,29 +96,55 @@ def _backend(backend: SDPBackend, inputs: Inputs) -> Call | str:
 def fa3(inputs: Inputs) -> Call | str:
     """FlashAttention-3 (package fa3-fwd) with its default number of splits.
 
-    With lengths its schedule (``scheduler_metadata``) is computed before: a model does that once a
-    step, for all of its layers.
+    With lengths, pages or packed queries its schedule (``scheduler_metadata``) is computed before:
+    a model does that once a step, for all of its layers.
     """
-    q, k, v = (inputs[name].transpose(1, 2) for name in ("q", "k", "v"))  # (B, S, H, D)
+    packed, table = (inputs.get(name) for name in ("cu_seqlens_q", "block_table"))
+    window, softcap = (inputs.get(name) for name in ("window", "softcap"))
+    q, (k, v) = inputs["q"], _stored(inputs)
     if not _on_hopper(q):
         return "needs a card of compute capability 9.0"
+    if k.dtype != q.dtype:
+        return "takes keys and values of 8 bits beside queries of 8 bits only"
+    if reason := _refused(inputs, "block_table", "window", "softcap", "cu_seqlens_q"):
+        return reason
     if q.dtype != torch.bfloat16:
         return f"its wheel takes bfloat16, not {_name(q.dtype)}"
     if q.shape[3] % 8:
         return f"takes head dimensions that are multiples of 8, not {q.shape[3]}"
-    interface = _installed("fa3_fwd_interface", "fa3-fwd")
+    interface, built = (_installed(name, "fa3-fwd") for name in ("fa3_fwd_interface", _FA3_BUILD))
     if isinstance(interface, str):
         return interface
+    for part, given in (("PAGEDKV", table), ("LOCAL", window)):
+        if given is not None and built.CONFIG["build_flags"][f"FLASHATTENTION_DISABLE_{part}"]:
+            what = "pages" if given is table else "windows"
+            return f"its wheel is built without {what} (FLASHATTENTION_DISABLE_{part})"
+    B, H, Sq, D = q.shape
     options: dict[str, Any] = {"causal": inputs["causal"], "num_splits": 0}
-    if inputs["kv_lengths"] is not None:
-        (B, Sq, H, D), (_, Skv, Hkv, _) = q.shape, k.shape
-        lengths = inputs["kv_lengths"].int()
+    if window is not None:
+        options["window_size"] = (window - 1, 0)
+    called: dict[str, Any] = {"softmax_scale": _scale(inputs), "softcap": softcap or 0.0}
+    if table is not None:
+        called["page_table"] = table
+    if packed is not None:
+        called |= {"cu_seqlens_q": packed, "max_seqlen_q": Sq}
+    if any(given is not None for given in (inputs["kv_lengths"], table, packed)):
+        lengths = _lengths(inputs).int()
         schedule = interface.get_scheduler_metadata(
-            B, Sq, Skv, H, Hkv, D, lengths, qkv_dtype=q.dtype, **options
-        )
-        options |= {"cache_seqlens": lengths, "scheduler_metadata": schedule}
-    options["softmax_scale"] = _scale(inputs)
-    return lambda: interface.flash_attn_with_kvcache(q, k, v, **options).transpose(1, 2)
+            B, Sq, inputs["k"].shape[2], H, k.shape[1], D, lengths,
+            qkv_dtype=q.dtype, headdim_v=v.shape[3], cu_seqlens_q=packed,
+            page_size=None if table is None else k.shape[2], has_softcap=softcap is not None,
+            **options,
+        )  # fmt: skip
+        called |= {"cache_seqlens": lengths, "scheduler_metadata": schedule}
+    rows = q.transpose(1, 2) if packed is None else inputs["q_packed"]  # (B, S, H, D), (S, H, D)
+    keys = (k.transpose(1, 2), v.transpose(1, 2))  # (B or pages, S, Hkv, D)
+
+    def run() -> Tensor:
+        out: Tensor = interface.flash_attn_with_kvcache(rows, *keys, **called, **options)
+        return out if packed is not None else out.transpose(1, 2)
+
+    return run
 
 
 # ---- FlashInfer ----
@@ -111,23 +153,27 @@ def fa3(inputs: Inputs) -> Call | str:
 def flashinfer(inputs: Inputs, backend: str = "auto") -> Call | str:
     """FlashInfer's single-request kernels; with several queries, its default or ``backend``."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    if reason := _refused(inputs, "softcap", pages="is flashinfer_batch or flashinfer_prefill"):
+        return reason
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
         return package
     if q.shape[0] != 1 or inputs["kv_lengths"] is not None:
         return "takes one request of full length"
-    keys, values, scale = k[0], v[0], _scale(inputs)  # (Hkv, S, D): its layout HND
+    if not all(t.is_contiguous() for t in (q, k, v)):
+        return "takes contiguous tensors"
+    keys, values, options = k[0], v[0], _logits(inputs)  # (Hkv, S, D): its layout HND
     if q.shape[2] == 1:
         one = q[0, :, 0]
-        options = {"kv_layout": "HND", "sm_scale": scale, "use_tensor_cores": _grouped(inputs)}
+        options |= {"kv_layout": "HND", "use_tensor_cores": _on_tensor_cores(inputs)}
         return lambda: package.single_decode_with_kv_cache(one, keys, values, **options).view(
             q.shape
         )
-    # FlashInfer's Hopper kernels always read sizes as layout NHD: in HND the head count is wrong.
-    # So pass NHD views. The kernels take strides, so only the queries are copied.
+    # FlashInfer's Hopper kernels for one request always read sizes as layout NHD: in HND the head
+    # count is wrong. So pass NHD views. The kernels take strides, so only the queries are copied.
     keys, values = keys.transpose(0, 1), values.transpose(0, 1)
     rows = q[0].transpose(0, 1).contiguous()  # (Sq, H, D)
-    options = {"sm_scale": scale, "causal": inputs["causal"], "backend": backend}
+    options |= {"causal": inputs["causal"], "backend": backend}
 
     def run() -> Tensor:
         out: Tensor = package.single_prefill_with_kv_cache(rows, keys, values, **options)
@@ -145,83 +191,276 @@ def flashinfer_fa2(inputs: Inputs) -> Call | str:
 
 
 def flashinfer_batch(inputs: Inputs) -> Call | str:
-    """FlashInfer's batch decoding over a paged cache; plan and pages are made before the call."""
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    """FlashInfer's batch decoding over pages, the case's own or pages of 16; plan and pages are
+    made before the call."""
+    if reason := _refused(inputs, *_WRAPPED):
+        return reason
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
         return package
-    lengths = _lengths(inputs).tolist()
-    if reason := _not_decoded(q, lengths):
+    if set(_queries(inputs)) != {1}:
+        return "decodes one query an entry"
+    pages = _pages(inputs)
+    if isinstance(pages, str):
+        return pages
+    decode = _decode(package, inputs, pages, _rows(inputs))
+    return lambda: _returned(inputs, decode())
+
+
+def flashinfer_prefill(inputs: Inputs, backend: str = "auto") -> Call | str:
+    """FlashInfer's batch prefill, its default kernels or those of ``backend``: over the case's
+    pages, or over keys that are packed before the call (ragged)."""
+    paged = inputs.get("block_table") is not None
+    if reason := _refused(inputs, *(_WRAPPED if paged else ("softcap", "cu_seqlens_q"))):
         return reason
-    _, H, _, D = q.shape
-    pages = (_paged(k, lengths), _paged(v, lengths))
-    counts = torch.tensor([0, *map(_page_count, lengths)])
-    last = torch.tensor([(length - 1) % _PAGE + 1 for length in lengths])
-    wrapper = package.BatchDecodeWithPagedKVCacheWrapper(
-        _flashinfer_workspace(q.device, "batch"), kv_layout="HND", use_tensor_cores=_grouped(inputs)
-    )
-    wrapper.plan(
-        counts.cumsum(0).int().to(q.device),
-        torch.arange(len(pages[0]), dtype=torch.int32, device=q.device),
-        last.int().to(q.device),
-        H, k.shape[1], D, _PAGE,
-        q_data_type=q.dtype, kv_data_type=k.dtype, sm_scale=_scale(inputs),
+    package = _flashinfer_for(inputs)
+    if isinstance(package, str):
+        return package
+    queries = _queries(inputs)
+    if set(queries) == {1}:
+        return "is for several queries an entry: decoding is flashinfer_batch"
+    if len(queries) == 1 and not paged:
+        return "is for batches and pages: one request is flashinfer"
+    rows = _rows(inputs)
+    if paged:
+        pages = _pages(inputs)
+        if isinstance(pages, str):
+            return pages
+        prefill = _prefill(package, inputs, pages, queries, rows, backend)
+    else:
+        prefill = _ragged(package, inputs, queries, rows, backend)
+    return lambda: _returned(inputs, prefill())
+
+
+def flashinfer_prefill_fa2(inputs: Inputs) -> Call | str:
+    """FlashInfer's batch prefill with its FA2 kernels on Hopper, which split the keys."""
+    if not _on_hopper(inputs["q"]) or _stored(inputs)[0].dtype != inputs["q"].dtype:
+        return "is the default of flashinfer_prefill here"
+    return flashinfer_prefill(inputs, backend="fa2")
+
+
+def flashinfer_mixed(inputs: Inputs) -> Call | str:
+    """FlashInfer for a batch that decodes beside prompts, as vLLM calls it: batch decoding for the
+    first entries, of one query each, then batch prefill for the others."""
+    if reason := _refused(inputs, *_WRAPPED):
+        return reason
+    package = _flashinfer_for(inputs)
+    if isinstance(package, str):
+        return package
+    queries = _queries(inputs)
+    first = len(list(takewhile(lambda count: count == 1, queries)))
+    if not 0 < first < len(queries) or inputs.get("block_table") is None:
+        return "is for entries of one query that come before others, over pages"
+    pages = _pages(inputs)
+    if isinstance(pages, str):
+        return pages
+    rows = _rows(inputs)
+    out = torch.empty_like(rows)
+    decode = _decode(package, inputs, pages.of(slice(first)), rows[:first], out[:first])
+    prefill = _prefill(
+        package, inputs, pages.of(slice(first, None)), queries[first:], rows[first:], "auto",
+        out[first:],
     )  # fmt: skip
-    rows = q[:, :, 0]
-    return lambda: wrapper.run(rows, pages).view(q.shape)
+
+    def run() -> Tensor:
+        decode()
+        prefill()
+        return out
+
+    return run
 
 
 def flashinfer_xqa(inputs: Inputs) -> Call | str:
     """FlashInfer's XQA kernels, from TensorRT-LLM, which ``trtllm_batch_decode_with_kv_cache``
-    chooses on Hopper. They read a paged cache; the pages are filled before the call."""
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    chooses on Hopper, over the case's pages or pages of 16 that are filled before the call. Beside
+    keys of 8 bits they compute in 8 bits."""
+    if reason := _refused(inputs, "block_table", "window", "cu_seqlens_q", _8_BITS):
+        return reason
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
         return package
-    lengths = _lengths(inputs).tolist()
-    if reason := _not_decoded(q, lengths):
-        return reason
-    counts = [_page_count(length) for length in lengths]
-    table = torch.zeros(len(counts), max(counts), dtype=torch.int32)
-    first = 0
-    for row, count in zip(table, counts, strict=True):
-        row[:count] = torch.arange(first, first + count)
-        first += count
+    count, *others = sorted(set(_queries(inputs)))
+    if others or count > _XQA_QUERIES or (count > 1 and not inputs["causal"]):
+        return f"takes as many queries of each entry, up to {_XQA_QUERIES} under a causal mask"
+    pages = _pages(inputs)
+    if isinstance(pages, str):
+        return pages
+    if pages.size not in _XQA_PAGES:
+        return f"takes pages of {', '.join(map(str, _XQA_PAGES))} keys, not {pages.size}"
+    if pages.keys[0].dtype == torch.float8_e5m2:
+        return "takes float8_e4m3fn, not float8_e5m2"
+    q, scales = inputs["q"], pages.scales
+    options: dict[str, Any] = {"bmm1_scale": _scale(inputs) * scales.get("k_scale", 1.0)}
+    if scales:
+        options["bmm2_scale"] = scales["v_scale"]
+    if inputs.get("window") is not None:
+        options["window_left"] = inputs["window"] - 1
+    if count > 1:
+        # A word of 32 bits for each query: which of the entry's queries it sees.
+        words = torch.tensor([(2 << i) - 1 for i in range(count)], device=q.device)
+        mask = words.to(torch.uint32).view(torch.uint16).view(1, count, 2)
+        options |= {"q_len_per_req": count, "mask": mask.expand(q.shape[0], -1, -1).contiguous()}
     decode = functools.partial(
         package.decode.trtllm_batch_decode_with_kv_cache,
-        q[:, :, 0].contiguous(),
-        (_paged(k, lengths), _paged(v, lengths)),
+        _rows(inputs),
+        pages.keys,
         _flashinfer_workspace(q.device, "xqa"),
-        table.to(q.device),
+        pages.table,
         _lengths(inputs).to(torch.uint32),
-        max(lengths),
-        bmm1_scale=_scale(inputs),
-        kv_layout="HND",
+        max(pages.lengths),
+        kv_layout=pages.layout,
         backend="xqa",
+        **options,
     )
-    return lambda: decode().view(q.shape)
+    return lambda: _returned(inputs, decode())
 
 
-def _not_decoded(q: Tensor, lengths: list[int]) -> str | None:
-    """Why decoding over a paged cache cannot run these inputs, or ``None``."""
-    if q.shape[2] != 1:
-        return "decodes one query an entry"
-    return "an entry without keys has no page" if min(lengths) == 0 else None
+def _decode(
+    package: Any, inputs: Inputs, pages: _Pages, rows: Tensor, out: Tensor | None = None
+) -> Call:
+    """Planned batch decoding, of a row an entry."""
+    wrapper = package.BatchDecodeWithPagedKVCacheWrapper(
+        _flashinfer_workspace(rows.device, "batch"),
+        kv_layout=pages.layout,
+        use_tensor_cores=_on_tensor_cores(inputs),
+    )
+    wrapper.plan(
+        *pages.plan(),
+        *_heads(inputs),
+        pages.size,
+        q_data_type=rows.dtype,
+        kv_data_type=pages.keys[0].dtype,
+        **_logits(inputs),
+    )
+    if out is None:
+        out = torch.empty_like(rows)
+    return functools.partial(wrapper.run, rows, pages.keys, out=out, **pages.scales)
 
 
-def _page_count(length: int) -> int:
-    return -(-length // _PAGE)
+def _prefill(
+    package: Any, inputs: Inputs, pages: _Pages, queries: list[int], rows: Tensor, backend: str,
+    out: Tensor | None = None,
+) -> Call:  # fmt: skip
+    """Planned batch prefill over pages, of as many rows an entry as ``queries`` says."""
+    wrapper = package.BatchPrefillWithPagedKVCacheWrapper(
+        _flashinfer_workspace(rows.device, "batch"), kv_layout=pages.layout, backend=backend
+    )
+    wrapper.plan(
+        _bounds(queries, rows.device),
+        *pages.plan(),
+        *_heads(inputs),
+        pages.size,
+        causal=inputs["causal"],
+        q_data_type=rows.dtype,
+        kv_data_type=pages.keys[0].dtype,
+        **_logits(inputs),
+    )
+    if out is None:
+        out = torch.empty_like(rows)
+    return functools.partial(wrapper.run, rows, pages.keys, out=out, **pages.scales)
+
+
+def _ragged(package: Any, inputs: Inputs, queries: list[int], rows: Tensor, backend: str) -> Call:
+    """Planned batch prefill over keys of all entries one after the other."""
+    lengths = _lengths(inputs).tolist()
+    keys = [
+        torch.cat([t[b, :, :length].transpose(0, 1) for b, length in enumerate(lengths)])
+        for t in (inputs["k"], inputs["v"])
+    ]  # (keys, Hkv, D)
+    wrapper = package.BatchPrefillWithRaggedKVCacheWrapper(
+        _flashinfer_workspace(rows.device, "batch"), kv_layout="NHD", backend=backend
+    )
+    wrapper.plan(
+        _bounds(queries, rows.device),
+        _bounds(lengths, rows.device),
+        *_heads(inputs),
+        causal=inputs["causal"],
+        q_data_type=rows.dtype,
+        kv_data_type=keys[0].dtype,
+        **_logits(inputs),
+    )
+    return functools.partial(wrapper.run, rows, *keys, out=torch.empty_like(rows))
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """Keys and values in pages, and where each entry's are."""
+
+    keys: tuple[Tensor, Tensor]
+    """Both (pages, size, Hkv, D) in layout NHD, (pages, Hkv, size, D) in HND."""
+    layout: str
+    size: int
+    table: Tensor
+    """The pages of each entry, (B, columns), int32; past its last and before its window any of
+    them."""
+    lengths: list[int]
+    scales: dict[str, float]
+    """``k_scale`` and ``v_scale``, where keys of 8 bits have any."""
+
+    def of(self, entries: slice) -> _Pages:
+        """Those of some entries."""
+        return replace(self, table=self.table[entries], lengths=self.lengths[entries])
+
+    def plan(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Where the pages of each entry begin and end among those of all, all of them, and the
+        keys in the last of each entry: FlashInfer's indptr, indices and last_page_len."""
+        counts = [-(-length // self.size) for length in self.lengths]
+        columns = torch.arange(self.table.shape[1], device=self.table.device)
+        used = columns < torch.tensor(counts, device=columns.device)[:, None]
+        last = [(length - 1) % self.size + 1 for length in self.lengths]
+        return (
+            _bounds(counts, columns.device),
+            self.table[used],
+            torch.tensor(last, dtype=torch.int32, device=columns.device),
+        )
+
+
+def _pages(inputs: Inputs) -> _Pages | str:
+    """The case's own pages, or pages of 16 that are filled with its keys; or why it has none."""
+    lengths, table = _lengths(inputs).tolist(), inputs.get("block_table")
+    if min(lengths) == 0:
+        return "an entry without keys has no page"
+    if min(_queries(inputs)) == 0:
+        return "an entry without queries has no page"
+    given = {name: t for name in ("k_scale", "v_scale") if (t := inputs.get(name)) is not None}
+    if any(t.numel() > 1 for t in given.values()):
+        return "takes one scale for all heads"
+    scales = {name: float(t) for name, t in given.items()}
+    k, v = _stored(inputs)
+    if table is None:
+        if inputs.get("window") is not None:
+            return "is called with a window over pages only"
+        starts = [0, *accumulate(-(-length // _PAGE) for length in lengths)]
+        columns = torch.arange(-(-max(lengths) // _PAGE))
+        ends = torch.tensor(starts[1:])[:, None] - 1
+        numbers = torch.minimum(torch.tensor(starts[:-1])[:, None] + columns, ends)
+        keys = (_paged(k, lengths), _paged(v, lengths))
+        return _Pages(keys, "HND", _PAGE, numbers.int().to(k.device), lengths, scales)
+    size = k.shape[2]
+    if all(t.transpose(1, 2).is_contiguous() for t in (k, v)):
+        keys, layout = (k.transpose(1, 2), v.transpose(1, 2)), "NHD"
+    elif all(t.is_contiguous() for t in (k, v)):
+        keys, layout = (k, v), "HND"
+    else:
+        return "takes contiguous pages"
+    # The table names pages of nobody where no query looks.
+    first = seen_keys(inputs)[0][:, None] // size
+    columns = torch.arange(table.shape[1], device=table.device)
+    named = (columns >= first) & (columns * size < _lengths(inputs)[:, None])
+    filled = torch.where(named, table, table.gather(1, first))
+    return _Pages(keys, layout, size, filled, lengths, scales)
 
 
 def _paged(t: Tensor, lengths: list[int]) -> Tensor:
     """Keys or values ``(B, Hkv, Skv, D)`` as pages ``(pages, Hkv, 16, D)``. Pages of an entry are
     consecutive; the last one is padded with 0."""
     heads, _, D = t.shape[1:]
+    bits = t.view(torch.uint8) if t.dtype.itemsize == 1 else t  # torch pads no 8-bit floats
     entries = []
-    for entry, length in zip(t, lengths, strict=True):
+    for entry, length in zip(bits, lengths, strict=True):
         filled = pad(entry[:, :length], (0, 0, 0, -length % _PAGE))
         entries.append(filled.reshape(heads, -1, _PAGE, D).transpose(0, 1))
-    return torch.cat(entries)
+    return torch.cat(entries).view(t.dtype)
 
 
 def _flashinfer_for(inputs: Inputs) -> Any:
@@ -235,8 +474,6 @@ def _flashinfer_for(inputs: Inputs) -> Any:
         return f"takes head dimensions {', '.join(map(str, _FLASHINFER_DIMS))}, not {q.shape[3]}"
     if v.shape != k.shape:
         return "is not called with v of another head dimension than k"
-    if not all(t.is_contiguous() for t in (q, k, v)):
-        return "takes contiguous tensors"
     return _installed("flashinfer", "flashinfer-python")
 
 
@@ -246,10 +483,49 @@ def _flashinfer_workspace(device: torch.device, kernels: str) -> Tensor:
     return torch.zeros(_FLASHINFER_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
 
 
-def _grouped(inputs: Inputs) -> bool:
-    """Whether to use tensor cores: from 4 query heads per KV head on, as serving systems do. Its
-    authors recommend it for more than 4."""
-    return bool(inputs["q"].shape[1] // inputs["k"].shape[1] >= 4)
+def _on_tensor_cores(inputs: Inputs) -> bool:
+    """Whether to use tensor cores for decoding: from 4 query heads per KV head on, and for keys of
+    8 bits always, as serving systems do. Its authors recommend it for more than 4."""
+    grouped = inputs["q"].shape[1] // inputs["k"].shape[1] >= 4
+    return bool(grouped or _stored(inputs)[0].dtype.itemsize == 1)
+
+
+def _logits(inputs: Inputs) -> dict[str, Any]:
+    """Scale, window and softcap, where the case has them."""
+    options: dict[str, Any] = {"sm_scale": _scale(inputs)}
+    if inputs.get("window") is not None:
+        options["window_left"] = inputs["window"] - 1  # beside the query's own key
+    if inputs.get("softcap") is not None:
+        options["logits_soft_cap"] = inputs["softcap"]
+    return options
+
+
+def _heads(inputs: Inputs) -> tuple[int, int, int]:
+    """Query heads, KV heads, and their dimension."""
+    _, H, _, D = inputs["q"].shape
+    return H, inputs["k"].shape[1], D
+
+
+def _bounds(counts: list[int], device: torch.device) -> Tensor:
+    """Where each run of as many begins and the last one ends, from 0, in int32."""
+    return torch.tensor([0, *accumulate(counts)], dtype=torch.int32, device=device)
+
+
+def _rows(inputs: Inputs) -> Tensor:
+    """The queries one after the other, ``(queries, H, D)``."""
+    if inputs.get("cu_seqlens_q") is not None:
+        packed: Tensor = inputs["q_packed"]
+        return packed.contiguous()
+    q: Tensor = inputs["q"]
+    return q.transpose(1, 2).flatten(0, 1).contiguous()
+
+
+def _returned(inputs: Inputs, rows: Tensor) -> Tensor:
+    """The output of ``_rows`` in the shape that the harness expects."""
+    if inputs.get("cu_seqlens_q") is not None:
+        return rows
+    B, _, Sq, _ = inputs["q"].shape
+    return rows.unflatten(0, (B, Sq)).transpose(1, 2)
 
 
 # ---- FlexAttention ----
@@ -260,6 +536,8 @@ def flex(inputs: Inputs) -> Call | str:
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     if q.device.type != "cuda":
         return "compiles for a card"
+    if reason := _refused(inputs, pages="takes pages as an experiment of torch's only"):
+        return reason
     if q.shape[3] < 16:
         return f"takes head dimensions from 16 on, not {q.shape[3]}"
     from torch.nn.attention.flex_attention import create_block_mask
@@ -304,6 +582,9 @@ PEERS: dict[str, Peer] = {
     "flashinfer": flashinfer,
     "flashinfer_fa2": flashinfer_fa2,
     "flashinfer_batch": flashinfer_batch,
+    "flashinfer_prefill": flashinfer_prefill,
+    "flashinfer_prefill_fa2": flashinfer_prefill_fa2,
+    "flashinfer_mixed": flashinfer_mixed,
     "flashinfer_xqa": flashinfer_xqa,
     "flex": flex,
 }
@@ -311,6 +592,53 @@ PEERS: dict[str, Peer] = {
 
 
 # ---- shared helpers ----
+
+
+def _refused(inputs: Inputs, *taken: str, pages: str | None = None) -> str | None:
+    """Why a peer is not called with these inputs: they have what is not among ``taken``.
+
+    Args:
+        inputs: the inputs.
+        taken: those of ``_OPTIONS``, and 8 bits, that the peer is called with.
+        pages: the reason for pages. Default: as for the others.
+    """
+    given = [name for name in _OPTIONS if inputs.get(name) is not None and name not in taken]
+    if _stored(inputs)[0].dtype.itemsize == 1 and _8_BITS not in taken:
+        given.append(_8_BITS)
+    bounds = inputs.get("cu_seqlens_q")
+    if bounds is not None and len(inputs["q_packed"]) > int(bounds[-1]):
+        given.append("rows after the last entry's")
+    if "block_table" in given and pages is not None:
+        return pages
+    return f"is not called with {' and '.join(given)}" if given else None
+
+
+def _stored(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Keys and values as the operator gets them: in pages, of 8 bits, or neither."""
+    if inputs.get("block_table") is not None:
+        return inputs["k_pages"], inputs["v_pages"]
+    if "k_fp8" in inputs:
+        return inputs["k_fp8"], inputs["v_fp8"]
+    return inputs["k"], inputs["v"]
+
+
+def _queries(inputs: Inputs) -> list[int]:
+    """The queries of each batch entry."""
+    if inputs.get("cu_seqlens_q") is not None:
+        counts: list[int] = inputs["cu_seqlens_q"].diff().tolist()
+        return counts
+    B, _, Sq, _ = inputs["q"].shape
+    return [Sq] * B
+
+
+def seen_keys(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """The first key of each batch entry that a query sees, and the end of those, ``(B,)`` each."""
+    ends = _lengths(inputs).long()
+    queries = torch.tensor(_queries(inputs), device=ends.device)
+    first = torch.zeros_like(ends)
+    if inputs.get("window") is not None:
+        first = (ends - queries + 1 - inputs["window"]).clamp_min(0)
+    return torch.where(queries == 0, ends, first), ends
 
 
 def _scale(inputs: Inputs) -> float:
