@@ -125,7 +125,7 @@ def fa3(inputs: Inputs) -> Call | str:
         options["window_size"] = (window - 1, 0)
     called: dict[str, Any] = {"softmax_scale": _scale(inputs), "softcap": softcap or 0.0}
     if table is not None:
-        called["page_table"] = table
+        called["page_table"] = _table(inputs)
     if packed is not None:
         called |= {"cu_seqlens_q": packed, "max_seqlen_q": Sq}
     if any(given is not None for given in (inputs["kv_lengths"], table, packed)):
@@ -443,12 +443,19 @@ def _pages(inputs: Inputs) -> _Pages | str:
         keys, layout = (k, v), "HND"
     else:
         return "takes contiguous pages"
-    # The table names pages of nobody where no query looks.
-    first = seen_keys(inputs)[0][:, None] // size
+    return _Pages(keys, layout, size, _table(inputs), lengths, scales)
+
+
+def _table(inputs: Inputs) -> Tensor:
+    """The case's block table, which names pages of nobody where no query looks; here it names
+    another page of the entry."""
+    table: Tensor = inputs["block_table"]
+    size = inputs["k_pages"].shape[2]
+    first, end = (t[:, None] for t in seen_keys(inputs))
+    first = (first // size).clamp_max(table.shape[1] - 1)
     columns = torch.arange(table.shape[1], device=table.device)
-    named = (columns >= first) & (columns * size < _lengths(inputs)[:, None])
-    filled = torch.where(named, table, table.gather(1, first))
-    return _Pages(keys, layout, size, filled, lengths, scales)
+    named = (columns >= first) & (columns * size < end)
+    return torch.where(named, table, table.gather(1, first))
 
 
 def _paged(t: Tensor, lengths: list[int]) -> Tensor:

@@ -3,123 +3,24 @@
 from __future__ import annotations
 
 import functools
-from types import SimpleNamespace
 from typing import Any
 
+import peer_libraries
 import pytest
 import torch
+import yaml
 from attention_rule import FOLDER
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 from kbtool.gpu.harness import peers_named_in
 
 D, HKV, H = 64, 2, 8
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool = False) -> Tensor:
-    """One request: q ``(Sq, H, D)``, k and v ``(S, Hkv, D)``; a causal mask is bottom-right."""
-    mask = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q)) if causal else None
-    heads = (t.transpose(0, 1) for t in (q, k, v))
-    out = scaled_dot_product_attention(*heads, attn_mask=mask, scale=scale, enable_gqa=True)
-    return out.transpose(0, 1)
-
-
-class Batch:
-    """Decodes over pages in layout HND, by the page table that was planned."""
-
-    def __init__(self, workspace: Tensor, *, kv_layout: str, use_tensor_cores: bool) -> None:
-        assert kv_layout == "HND"
-        self.use_tensor_cores = use_tensor_cores
-
-    def plan(
-        self, indptr: Tensor, indices: Tensor, last_page_len: Tensor, heads: int, kv_heads: int,
-        dim: int, page_size: int, *, q_data_type: torch.dtype, kv_data_type: torch.dtype,
-        sm_scale: float,
-    ) -> None:  # fmt: skip
-        assert indptr.dtype == indices.dtype == last_page_len.dtype == torch.int32
-        assert last_page_len.min() >= 1 and last_page_len.max() <= page_size
-        assert (heads, kv_heads, dim, page_size) == (H, HKV, D, 16)
-        self.table = [
-            (indices[first:end], (end - first - 1) * page_size + last)
-            for first, end, last in zip(indptr[:-1], indptr[1:], last_page_len, strict=True)
-        ]
-        self.scale = sm_scale
-
-    def run(self, q: Tensor, pages: tuple[Tensor, Tensor]) -> Tensor:
-        assert all(t.shape[1:] == (HKV, 16, D) and t.is_contiguous() for t in pages)
-        rows = []
-        for query, (own, length) in zip(q, self.table, strict=True):
-            k, v = (t[own].transpose(1, 2).flatten(0, 1)[:length] for t in pages)
-            rows.append(attend(query[None], k, v, self.scale))
-        return torch.cat(rows)
-
-
-def prefill(
-    q: Tensor, k: Tensor, v: Tensor, *, sm_scale: float, causal: bool, backend: str
-) -> Tensor:
-    """In layout NHD, the default."""
-    assert k.shape[1:] == (HKV, D)
-    return attend(q, k, v, sm_scale, causal).to(memory_format=torch.contiguous_format)
-
-
-def xqa(
-    query: Tensor, kv_cache: tuple[Tensor, Tensor], workspace: Tensor, block_tables: Tensor,
-    seq_lens: Tensor, max_seq_len: int, *, bmm1_scale: float, kv_layout: str, backend: str,
-) -> Tensor:  # fmt: skip
-    """Decodes over pages in layout HND, by a table with a row of page numbers for each request."""
-    assert (kv_layout, backend) == ("HND", "xqa")
-    assert query.is_contiguous() and query.shape[1:] == (H, D)
-    assert (block_tables.dtype, seq_lens.dtype) == (torch.int32, torch.uint32)
-    assert max_seq_len == max(seq_lens.tolist())
-    rows = []
-    for row, own, length in zip(query, block_tables, seq_lens.tolist(), strict=True):
-        k, v = (t[own].transpose(1, 2).flatten(0, 1)[:length] for t in kv_cache)
-        rows.append(attend(row[None], k, v, bmm1_scale))
-    return torch.cat(rows)
-
-
-class FlashAttention3:
-    """Reads the schedule of a call with lengths; layout (B, S, H, D)."""
-
-    def __init__(self) -> None:
-        self.schedules = 0
-
-    def get_scheduler_metadata(
-        self, batch_size: int, max_seqlen_q: int, max_seqlen_k: int, num_heads_q: int,
-        num_heads_kv: int, headdim: int, cache_seqlens: Tensor, qkv_dtype: torch.dtype, *,
-        causal: bool, num_splits: int,
-    ) -> tuple[Any, ...]:  # fmt: skip
-        self.schedules += 1
-        assert (num_heads_q, num_heads_kv, headdim) == (H, HKV, D)
-        assert cache_seqlens.dtype == torch.int32 and len(cache_seqlens) == batch_size
-        return batch_size, max_seqlen_q, max_seqlen_k, qkv_dtype, causal, num_splits
-
-    def flash_attn_with_kvcache(
-        self, q: Tensor, k: Tensor, v: Tensor, *, softmax_scale: float, causal: bool,
-        num_splits: int, cache_seqlens: Tensor | None = None, scheduler_metadata: Any = None,
-    ) -> Tensor:  # fmt: skip
-        lengths = [k.shape[1]] * len(k)
-        if cache_seqlens is not None:
-            wanted = (*q.shape[:2], k.shape[1], q.dtype, causal, num_splits)
-            assert scheduler_metadata == wanted
-            lengths = cache_seqlens.tolist()
-        rows = [
-            attend(one, keys[:length], values[:length], softmax_scale, causal)
-            for one, keys, values, length in zip(q, k, v, lengths, strict=True)
-        ]
-        return torch.stack(rows)
-
-
 @pytest.fixture
 def peers(harness: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The peers with a stand-in for FlashInfer that runs here."""
     module = harness._PEERS
-    stand_in = SimpleNamespace(
-        BatchDecodeWithPagedKVCacheWrapper=Batch,
-        single_prefill_with_kv_cache=prefill,
-        decode=SimpleNamespace(trtllm_batch_decode_with_kv_cache=xqa),
-    )
+    stand_in = peer_libraries.flashinfer()
     monkeypatch.setattr(module, "_flashinfer_for", lambda inputs: stand_in)
     monkeypatch.setattr(module, "_flashinfer_workspace", lambda device, kernels: torch.empty(0))
     return module
@@ -145,26 +46,216 @@ def test_every_key_of_the_pages_is_read_and_no_other(harness, peers, peer, lengt
     assert_right(harness, inputs, peers.PEERS[peer](inputs))
 
 
+BATCHES: dict[str, dict[str, Any]] = {
+    "decoding": {"B": 4, "Sq": 1, "Skv": 200, "kv_lengths": [1, 16, 17, 200]},
+    "tokens": {"B": 3, "Sq": 4, "Skv": 90, "kv_lengths": [90, 33, 16], "causal": True},
+    "packed decoding": {"B": 3, "Sq": 1, "Skv": 90, "q_lengths": [1, 1, 1],
+                        "kv_lengths": [90, 33, 7], "causal": True},
+    "packed tokens": {"B": 2, "Sq": 3, "Skv": 90, "q_lengths": [3, 3], "kv_lengths": [90, 33],
+                      "causal": True},
+    "mixed": {"B": 4, "Sq": 40, "Skv": 90, "q_lengths": [1, 1, 40, 5],
+              "kv_lengths": [90, 33, 64, 5], "causal": True},
+    "chunk": {"B": 1, "Sq": 40, "Skv": 90, "causal": True},
+}  # fmt: skip
+TAKEN = {
+    "flashinfer_batch": {"decoding", "packed decoding"},
+    "flashinfer_prefill": {"tokens", "packed tokens", "mixed", "chunk"},
+    "flashinfer_mixed": {"mixed"},
+    "flashinfer_xqa": {"decoding", "tokens", "packed decoding", "packed tokens"},
+}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "pages of 16": {"page_size": 16},
+    "pages of 64": {"page_size": 64},
+    "pages by heads": {"page_size": 16, "page_layout": "hnd"},
+    "shared pages": {"page_size": 16, "shared_prefix": 16},
+    "8 bits": {"page_size": 16, "kv_dtype": "float8_e4m3fn", "kv_scale": "tensor"},
+    "8 bits in pages of 32": {"page_size": 32, "kv_dtype": "float8_e4m3fn"},
+    "8 bits by heads": {"page_size": 16, "page_layout": "hnd", "kv_dtype": "float8_e4m3fn",
+                        "kv_scale": "one"},
+    "window": {"page_size": 16, "window": 20, "causal": True},
+    "window of 8 bits": {"page_size": 16, "window": 20, "causal": True,
+                         "kv_dtype": "float8_e4m3fn", "kv_scale": "tensor"},
+    "softcap": {"page_size": 16, "softcap": 2.0},
+    "other scale": {"page_size": 16, "scale": 0.3},
+    "odd ratio": {"page_size": 16, "H": 6},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("peer", TAKEN)
+def test_flashinfer_attends_to_the_pages_of_the_case(harness, peers, peer, batch, arguments):
+    """The pages lie in a drawn order among others that are full of NaN."""
+    inputs = made(harness, **BATCHES[batch] | ARGUMENTS[arguments])
+    call = harness.arms(inputs, (), [peer])[peer]
+    if batch not in TAKEN[peer]:
+        assert isinstance(call, str)
+    elif peer == "flashinfer_xqa" and arguments == "softcap":
+        assert call == "is not called with softcap"
+    else:
+        assert_right(harness, inputs, call)
+
+
+@pytest.mark.parametrize("fields", [{}, {"kv_dtype": "float8_e4m3fn", "kv_scale": "tensor"}])
 @PAGED
-def test_decoding_peers_refuse_several_queries(harness, peers, peer):
-    assert peers.PEERS[peer](made(harness, Sq=2, Skv=20)) == "decodes one query an entry"
+def test_keys_without_pages_are_put_into_pages_of_16(harness, peers, peer, fields):
+    for batch in ("decoding", "packed decoding"):
+        inputs = made(harness, **BATCHES[batch] | fields)
+        assert_right(harness, inputs, harness.arms(inputs, (), [peer])[peer])
+
+
+@pytest.mark.parametrize("batch", ["tokens", "packed tokens", "mixed"])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_prompts_without_pages_have_their_keys_packed(harness, peers, batch, layout):
+    inputs = made(harness, **BATCHES[batch], layout=layout)
+    arms = harness.arms(inputs, (), ["flashinfer_prefill"])
+    assert_right(harness, inputs, arms["flashinfer_prefill"])
+
+
+def test_a_plan_names_the_pages_of_the_block_table_in_its_order(harness, peers):
+    """Worked out key by key from the table."""
+    inputs = made(harness, **BATCHES["mixed"], page_size=16)
+    table, lengths = inputs["block_table"].tolist(), inputs["kv_lengths"].tolist()
+    begin, order, last = [0], [], []
+    for row, length in zip(table, lengths, strict=True):
+        entry: list[int] = []
+        for key in range(length):
+            if key % 16 == 0:
+                entry.append(row[key // 16])
+                last.append(0) if key == 0 else None
+            last[-1] = key % 16 + 1
+        order += entry
+        begin.append(len(order))
+    found = peers._pages(inputs).plan()
+    assert [t.tolist() for t in found] == [begin, order, last]
+    assert order != sorted(order)
+
+
+def test_a_mixed_batch_is_planned_as_decoding_and_as_prefill(harness, peers):
+    inputs = made(harness, **BATCHES["mixed"], page_size=16)
+    peers.flashinfer_mixed(inputs)
+    decode, prefill = peers._flashinfer_for(inputs).made
+    assert [entry[::2] for entry in decode.entries] == [(1, 90), (1, 33)]
+    assert [entry[::2] for entry in prefill.entries] == [(40, 64), (5, 5)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "on"), [({"H": 8}, True), ({"H": 6}, False), ({"H": 2}, False),
+                       ({"H": 2, "kv_dtype": "float8_e4m3fn"}, True)],
+)  # fmt: skip
+def test_decoding_is_on_tensor_cores_where_servers_ask_for_it(harness, peers, fields, on):
+    inputs = made(harness, **BATCHES["decoding"], page_size=16, **fields)
+    peers.flashinfer_batch(inputs)
+    (wrapper,) = peers._flashinfer_for(inputs).made
+    assert wrapper.options == {"use_tensor_cores": on}
+
+
+PAGES = {"page_size": 16}
+E4M3 = {"kv_dtype": "float8_e4m3fn"}
+
+
+@pytest.mark.parametrize(
+    ("peer", "batch", "fields", "reason"),
+    [
+        ("sdpa", "decoding", PAGES,
+         "takes contiguous keys: copying pages together first is another problem"),
+        ("sdpa", "decoding", E4M3, "is not called with keys and values of 8 bits"),
+        ("sdpa", "mixed", {"window": 8}, "is not called with window and cu_seqlens_q"),
+        ("flashinfer", "decoding", PAGES, "is flashinfer_batch or flashinfer_prefill"),
+        ("flashinfer_batch", "decoding", PAGES | {"sinks": "random"}, "is not called with sinks"),
+        ("flashinfer_batch", "tokens", PAGES, "decodes one query an entry"),
+        ("flashinfer_batch", "decoding", PAGES | {"kv_lengths": [1, 0, 17, 200]},
+         "an entry without keys has no page"),
+        ("flashinfer_batch", "decoding", PAGES | E4M3 | {"kv_scale": "head"},
+         "takes one scale for all heads"),
+        ("flashinfer_batch", "packed decoding", PAGES | {"q_padding": 2},
+         "is not called with rows after the last entry's"),
+        ("flashinfer_batch", "decoding", PAGES | {"layout": "padded"}, "takes contiguous pages"),
+        ("flashinfer_batch", "decoding", {"window": 8, "causal": True},
+         "is called with a window over pages only"),
+        ("flashinfer_prefill", "decoding", PAGES,
+         "is for several queries an entry: decoding is flashinfer_batch"),
+        ("flashinfer_prefill", "chunk", {},
+         "is for batches and pages: one request is flashinfer"),
+        ("flashinfer_prefill", "mixed", PAGES | {"q_lengths": [1, 0, 40, 5]},
+         "an entry without queries has no page"),
+        ("flashinfer_prefill", "tokens", E4M3, "is not called with keys and values of 8 bits"),
+        ("flashinfer_mixed", "packed decoding", PAGES,
+         "is for entries of one query that come before others, over pages"),
+        ("flashinfer_xqa", "mixed", PAGES,
+         "takes as many queries of each entry, up to 32 under a causal mask"),
+        ("flashinfer_xqa", "chunk", PAGES,
+         "takes as many queries of each entry, up to 32 under a causal mask"),
+        ("flashinfer_xqa", "decoding", {"page_size": 1},
+         "takes pages of 16, 32, 64, 128 keys, not 1"),
+        ("flashinfer_xqa", "decoding", PAGES | {"kv_dtype": "float8_e5m2"},
+         "takes float8_e4m3fn, not float8_e5m2"),
+    ],
+)  # fmt: skip
+def test_a_peer_says_what_it_is_not_called_with(harness, peers, peer, batch, fields, reason):
+    inputs = made(harness, **BATCHES[batch] | fields)
+    assert harness.arms(inputs, (), [peer])[peer] == reason
+
+
+# ---- FlashAttention-3 ----
+
+
+@pytest.fixture
+def fa3(harness: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Calls FlashAttention-3's stand-in, of a build without the parts named."""
+    module = harness._PEERS
+    monkeypatch.setattr(module, "_on_hopper", lambda t: True)
+
+    def arm(inputs: dict[str, Any], *without: str) -> tuple[Any, peer_libraries.FlashAttention3]:
+        interface = peer_libraries.FlashAttention3(*without)
+        monkeypatch.setattr(module, "_installed", lambda name, package: interface)
+        return harness.arms(inputs, (), ["fa3"])["fa3"], interface
+
+    return arm
+
+
+def assert_close(harness: Any, inputs: dict[str, Any], out: Any) -> None:
+    wanted = harness.reference(inputs)["out"]
+    torch.testing.assert_close(out.double(), wanted, rtol=0.0, atol=0.02)
 
 
 @pytest.mark.parametrize("lengths", [None, [3, 200, 17]])
 def test_flash_attention_3_computes_the_schedule_of_lengths_once_before_its_calls(
-    harness, peers, monkeypatch, lengths
+    harness, fa3, lengths
 ):
-    interface = FlashAttention3()
-    monkeypatch.setattr(peers, "_on_hopper", lambda t: True)
-    monkeypatch.setattr(peers, "_installed", lambda module, package: interface)
-    inputs = made(harness, B=3, Sq=2, Skv=200, kv_lengths=lengths, causal=True)
-    assert peers.fa3(inputs) == "its wheel takes bfloat16, not float32"
-    inputs = made(harness, B=3, Sq=2, Skv=200, kv_lengths=lengths, causal=True, dtype="bfloat16")
-    call = peers.fa3(inputs)
+    case = {"B": 3, "Sq": 2, "Skv": 200, "kv_lengths": lengths, "causal": True}
+    assert fa3(made(harness, **case))[0] == "its wheel takes bfloat16, not float32"
+    inputs = made(harness, **case, dtype="bfloat16")
+    call, interface = fa3(inputs)
     for _ in range(3):
-        out = call().double()
+        assert_close(harness, inputs, call())
     assert interface.schedules == (lengths is not None)
-    torch.testing.assert_close(out, harness.reference(inputs)["out"], rtol=0.0, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"page_size": 16}, {"page_size": 64, "softcap": 2.0},
+               {"window": 8, "page_size": 1}],
+)  # fmt: skip
+@pytest.mark.parametrize("batch", BATCHES)
+def test_flash_attention_3_takes_packed_queries_and_a_full_build_pages(harness, fa3, batch, fields):
+    inputs = made(harness, **BATCHES[batch] | {"causal": True} | fields, dtype="bfloat16")
+    call, _ = fa3(inputs)
+    assert_close(harness, inputs, call())
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (PAGES, "its wheel is built without pages (FLASHATTENTION_DISABLE_PAGEDKV)"),
+        ({"window": 8, "causal": True},
+         "its wheel is built without windows (FLASHATTENTION_DISABLE_LOCAL)"),
+        (E4M3, "takes keys and values of 8 bits beside queries of 8 bits only"),
+        ({"sinks": "random"}, "is not called with sinks"),
+    ],
+)  # fmt: skip
+def test_flash_attention_3_says_what_its_wheel_lacks(harness, fa3, fields, reason):
+    inputs = made(harness, **BATCHES["decoding"], **fields, dtype="bfloat16")
+    assert fa3(inputs, "PAGEDKV", "LOCAL")[0] == reason
 
 
 def test_a_planned_batch_copies_no_key_past_a_length(harness, peers):
@@ -199,6 +290,16 @@ def test_the_harness_names_every_peer_that_there_is(harness):
     ours = [harness.CONTIGUOUS, harness.UNQUANTISED, harness.APART]
     assert list(harness.PEERS) == [*harness._PEERS.PEERS, *ours]
     assert peers_named_in(FOLDER / "harness.py") == list(harness.PEERS)
+
+
+def test_the_recipe_times_all_peers_but_this_kernel_itself():
+    """Otherwise the best peer of a group could be this kernel in another call."""
+    file = FOLDER / "../../patterns/P10-profiling-decision-tree.yaml"
+    pattern = yaml.safe_load(file.read_text("utf-8"))
+    (recipe,) = [recipe for recipe in pattern["recipes"] if recipe["name"] == "peers"]
+    named = peers_named_in(FOLDER / "harness.py")
+    others = [name for name in named or () if name not in {"contiguous", "unquantised", "apart"}]
+    assert recipe["parameters"]["peers"]["default"].split(",") == others
 
 
 def test_flex_attention_is_compiled_for_every_shape(harness, monkeypatch):
