@@ -42,7 +42,8 @@ extern "C" void plan(int wgmma, int lengths, int tma, int by_element, int fp8, i
   out[10] = plan.small_ring;
   out[11] = plan.paired;
   out[12] = wgmma_is_faster(sizes, splits, card);
-  out[13] = plan.heads_inner;
+  out[13] = plan.heads_at_a_time;
+  out[14] = plan.persistent_blocks;
 }
 
 // Contiguous but for the keys, whose rows are `row` elements apart. Never read.

@@ -57,7 +57,8 @@ class Plan(NamedTuple):
     small_ring: int
     paired: int
     wgmma_is_faster: int
-    heads_inner: int
+    heads_at_a_time: int
+    persistent_blocks: int
 
 
 Make = Callable[..., Plan]

@@ -103,8 +103,12 @@ __global__ void __launch_bounds__(C::THREADS + 32, 1)
       ptx::mbarrier_init(&empty[lane], C::WARPS);
     }
     ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
+    __syncwarp();
+    // The others wait for the barriers; this warp does not wait for them and copies.
+    asm volatile("bar.arrive 2, %0;" ::"n"(C::THREADS + 32) : "memory");
+  } else {
+    asm volatile("bar.sync 2, %0;" ::"n"(C::THREADS + 32) : "memory");
   }
-  __syncthreads();
 
   if (warp == C::WARPS) {
     if (lane != 0) return;
@@ -115,9 +119,10 @@ __global__ void __launch_bounds__(C::THREADS + 32, 1)
         uint8_t* const stage = ring + at.stage * stage_bytes;
         ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &full[at.stage], stage_bytes);
         const int32_t w_at[3] = {0, tile * p.rows, chunk}, x_at[3] = {0, first_column, chunk};
+        // x first: behind w it would wait in DRAM's queue, and the first blocks miss L2 with both.
+        ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, stage, &x_map, x_at, &full[at.stage]);
         ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, stage + C::CHUNKS * X_CHUNK, &w_map, w_at,
                                   &full[at.stage]);
-        ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, stage, &x_map, x_at, &full[at.stage]);
         at.advance(p.stages);
       }
     }

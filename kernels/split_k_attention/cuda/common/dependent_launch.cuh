@@ -55,12 +55,12 @@ cudaError_t launch_kernel(void (*kernel)(FusedParams, More...), uint32_t grid, i
   return cudaLaunchKernelEx(&config, kernel, fp, more...);
 }
 
-// One block for each work unit.
+// One block for each work unit, or fp.blocks persistent ones.
 template <class C, auto KERNEL, class... More>
 cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream, const More&... more) {
   const cudaError_t error = raise_limits<KERNEL>();
   if (error != cudaSuccess) return error;
-  return launch_kernel(KERNEL, fp.output_tiles * fp.splits.divisor, C::LAUNCH_THREADS,
+  return launch_kernel(KERNEL, fp.blocks, C::LAUNCH_THREADS,
                            C::shared_bytes(static_cast<int>(fp.cluster_size)),
                            C::PAIRED ? 2 : fp.cluster_size, stream, fp, more...);
 }

@@ -16,9 +16,10 @@ constexpr int PIECE_KEYS = 16;  // key blocks are multiples of it
 
 struct FusedParams {
   KvLengths lengths;
-  unsigned* counters;      // fused: [output_tiles, cluster_size]; ragged: [output_tiles + 1]
+  unsigned* counters;      // fused: [output_tiles, cluster_size]; ragged: [output_tiles + 1]; persistent: [1]
   FastDivisor splits;
-  FastDivisor inner;       // divides by the query tiles of a KV head or, if heads_inner, by B * Hkv
+  FastDivisor heads_at_a_time;  // FusedPlan's, and their output tiles
+  FastDivisor tiles_at_a_time;
   FastDivisor kv_heads;
   FastDivisor heads_per_kv;
   uint32_t cluster_size;   // blocks
@@ -26,7 +27,8 @@ struct FusedParams {
   uint32_t last_tile;      // of a KV head
   uint32_t rows;           // query rows of a KV head: heads_per_kv * Sq
   uint32_t output_tiles;   // batch entries x KV heads x query tiles
-  bool heads_inner;        // neighbouring output tiles differ in batch entry or head, not in the query tile
+  uint32_t blocks;         // of the grid; of ragged: see ragged_blocks
+  bool persistent;         // wgmma: a block takes one work unit after the other
   uint32_t ragged_blocks;  // of the ragged kernel; 0 for the others
   bool small_ring;         // wgmma: two blocks share a multiprocessor
   bool paired;             // wgmma: the blocks of two query tiles multicast k and v to each other
@@ -35,6 +37,7 @@ struct FusedParams {
   bool trigger_dependents; // lets the kernel behind it start before it has ended itself
   int copy_width;          // bytes of one copy of a row of k or v: 16, 8, 4 or BY_ELEMENT
   bool q_aligned;          // rows of q are copied 16 bytes at a time
+  bool out_aligned;        // wgmma: rows of the output are stored 16 bytes at a time
   float q_factor;          // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
   float c;                 // factor of q.k, or of its tanh, in the exponent of base 2: |scale| or softcap, times log2(e)
   double magnitude;        // |scale| or softcap

@@ -71,6 +71,12 @@ inline bool q_is_aligned(const SplitKParams& p) {
   return p.q_stride.dim == 1 && alignment_bits(p.q, p.q_stride, p.B, p.H, p.Sq, p.D, ELEMENT_BYTES) % 16 == 0;
 }
 
+// Whether finished rows of wgmma store 16 bytes at a time.
+inline bool out_is_aligned(const SplitKParams& p) {
+  return p.out_stride.dim == 1 &&
+         alignment_bits(p.out, p.out_stride, p.B, p.H, p.Sq, p.Dv, ELEMENT_BYTES) % 16 == 0;
+}
+
 constexpr int64_t LEAST_TMA_PAGE = 16;  // keys; smaller pages would need too many requests for each key block
 
 // Whether TMA can read this k or v of 16 bits, [B, Hkv, Skv, columns] or [pages, Hkv, page_size, columns] by strides. If Skv or Hkv is 1, its

@@ -30,6 +30,11 @@ struct ElementTraits<__half> {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
   }
+  // sum + 0 * pair, of two packed elements
+  static __device__ __forceinline__ uint32_t add_zero_times(uint32_t sum, uint32_t pair) {
+    asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(0));
+    return sum;
+  }
   static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                              uint32_t b1) {
     asm volatile(
@@ -51,6 +56,10 @@ struct ElementTraits<__nv_bfloat16> {
     uint32_t packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
+  }
+  static __device__ __forceinline__ uint32_t add_zero_times(uint32_t sum, uint32_t pair) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(0));
+    return sum;
   }
   static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                              uint32_t b1) {

@@ -338,8 +338,22 @@ __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Kv [BLO
   return any;
 }
 
-// The chunks of the tile's queries that one of `threads` threads copies: the same chunk of every STEP-th row. Rows
-// past the tile's end stay uninitialised: what is computed from them is dropped.
+// Whether none of this thread's chunks of a tile of 16-bit values holds NaN or infinity: 0 times either is NaN, and stays.
+template <class C>
+__device__ __forceinline__ bool all_finite(const unsigned char* tile, int thread, int threads) {
+  using Traits = typename C::Traits;
+  uint32_t sums[2] = {0, 0};
+#pragma unroll 2
+  for (int chunk = thread; chunk < C::VALUE_TILE_BYTES / 16; chunk += threads) {
+    const uint4 values = *(reinterpret_cast<const uint4*>(tile) + chunk);
+    sums[0] = Traits::add_zero_times(Traits::add_zero_times(sums[0], values.x), values.z);
+    sums[1] = Traits::add_zero_times(Traits::add_zero_times(sums[1], values.y), values.w);
+  }
+  return ((sums[0] | sums[1]) & Traits::EXPONENTS) == 0;
+}
+
+// The chunks of the tile's queries, of rows from `row0` up to `end`, that one of `threads` threads copies: the same chunk
+// of every `step`-th row. Rows past the tile's end stay uninitialised: what is computed from them is dropped.
 template <class C>
 struct QueryChunks {
   using Element = typename C::Element;
@@ -348,11 +362,13 @@ struct QueryChunks {
   const WorkUnitOf<C>& at;
   int chunk;
   int first_row;
+  int end;
   int step;
   int bytes;
 
-  __device__ __forceinline__ QueryChunks(const FusedParams& fp, const WorkUnitOf<C>& at, int thread, int threads)
-      : fp(fp), at(at), chunk(thread % CHUNKS), first_row(thread / CHUNKS), step(threads / CHUNKS),
+  __device__ __forceinline__ QueryChunks(const FusedParams& fp, const WorkUnitOf<C>& at, int row0, int end, int thread,
+                                         int threads)
+      : fp(fp), at(at), chunk(thread % CHUNKS), first_row(row0 + thread / CHUNKS), end(end), step(threads / CHUNKS),
         bytes(max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2))) {}
 
   __device__ __forceinline__ const Element* source(int row) const {
@@ -367,7 +383,7 @@ struct QueryChunks {
 template <class C, int AHEAD, class Address>
 __device__ __forceinline__ void copy_query_elements(const QueryChunks<C>& q, const Address& address_of) {
 #pragma unroll 1
-  for (int row0 = q.first_row; row0 < q.at.rows; row0 += AHEAD * q.step) {
+  for (int row0 = q.first_row; row0 < q.end; row0 += AHEAD * q.step) {
     uint4 chunks[AHEAD];
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
@@ -378,7 +394,7 @@ __device__ __forceinline__ void copy_query_elements(const QueryChunks<C>& q, con
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
       const int row = row0 + i * q.step;
-      if (row < q.at.rows) store_chunk(address_of(row, q.chunk), chunks[i]);
+      if (row < q.end) store_chunk(address_of(row, q.chunk), chunks[i]);
     }
   }
 }
@@ -387,19 +403,19 @@ __device__ __forceinline__ void copy_query_elements(const QueryChunks<C>& q, con
 template <class C, class Address>
 __device__ __noinline__ void copy_query_elements_apart(const FusedParams& fp, const WorkUnitOf<C>& at, int thread,
                                                        int threads, Address address_of) {
-  copy_query_elements<C, 4>(QueryChunks<C>(fp, at, thread, threads), address_of);
+  copy_query_elements<C, 4>(QueryChunks<C>(fp, at, 0, at.rows, thread, threads), address_of);
 }
 
 // Starts copies of the tile's queries by `threads` threads, chunk by chunk to address_of(row, chunk). APART: queries
 // that are not aligned are copied by a function that is not inlined. Not for wgmma: ptxas would serialise it around
 // the call.
-template <class C, bool APART, class Address>
-__device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnitOf<C>& at, int thread,
-                                             int threads, const Address& address_of) {
-  const QueryChunks<C> q(fp, at, thread, threads);
+template <class C, bool APART, int UNROLL = 1, class Address>
+__device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnitOf<C>& at, int row0, int end,
+                                             int thread, int threads, const Address& address_of) {
+  const QueryChunks<C> q(fp, at, row0, end, thread, threads);
   if (fp.q_aligned) {
-#pragma unroll 1
-    for (int row = q.first_row; row < at.rows; row += q.step) {
+#pragma unroll UNROLL
+    for (int row = q.first_row; row < q.end; row += q.step) {
       copy_async<16>(q.bytes > 0, address_of(row, q.chunk), q.source(row));
     }
   } else if constexpr (APART) {

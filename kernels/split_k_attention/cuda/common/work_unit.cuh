@@ -119,20 +119,22 @@ __device__ __forceinline__ int64_t valid_keys_of_pair(const FusedParams& fp, con
   return *reinterpret_cast<int64_t*>(slot);
 }
 
-// smem: [C::LENGTH_OFFSET] is for the length or, with packed queries, for a PackedTile.
+// The work unit of this number; of one block for each, of this block. All threads of a block call it together if there
+// are lengths or packed queries. smem: [C::LENGTH_OFFSET] is for the length or, with packed queries, for a PackedTile.
 template <class C>
-__device__ __forceinline__ WorkUnitOf<C> locate(const FusedParams& fp, unsigned char* smem) {
+__device__ __forceinline__ WorkUnitOf<C> locate(const FusedParams& fp, uint32_t unit, unsigned char* smem) {
   constexpr uint32_t PAIR_SIZE = C::PAIRED ? 2 : 1;
   WorkUnitOf<C> at;
-  at.rank = blockIdx.x % PAIR_SIZE;
-  const uint32_t pair = blockIdx.x / PAIR_SIZE;
+  at.rank = unit % PAIR_SIZE;
+  const uint32_t pair = unit / PAIR_SIZE;
   at.output_tile = fp.splits.divide(pair);
   at.split = pair - at.output_tile * fp.splits.divisor;
-  const uint32_t outer = fp.inner.divide(at.output_tile);
-  const uint32_t inner = at.output_tile - outer * fp.inner.divisor;
-  const uint32_t head = fp.heads_inner ? inner : outer;
+  const uint32_t heads = fp.tiles_at_a_time.divide(at.output_tile);  // those before: heads * heads_at_a_time
+  const uint32_t among = at.output_tile - heads * fp.tiles_at_a_time.divisor;
+  const uint32_t from_last = fp.heads_at_a_time.divide(among);
+  const uint32_t head = (heads - from_last) * fp.heads_at_a_time.divisor + among;
   // Causal: the tile that sees most keys starts first.
-  const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner) * PAIR_SIZE - at.rank;
+  const uint32_t tile = fp.last_tile - from_last * PAIR_SIZE - at.rank;
   at.batch = fp.kv_heads.divide(head);
   at.head_kv = head - at.batch * fp.kv_heads.divisor;
   unsigned char* slot = smem + C::LENGTH_OFFSET;

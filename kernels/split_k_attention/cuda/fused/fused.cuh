@@ -364,7 +364,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     wait_for_earlier_kernel();
     trigger_dependent_launch(fp);
   }
-  copy_queries<C, true>(fp, at, thread, C::GROUP_THREADS,
+  copy_queries<C, true>(fp, at, 0, at.rows, thread, C::GROUP_THREADS,
                         [=](int row, int chunk) { return q_tile + C::query_offset(row, chunk); });
   float k_scale = 1.0f;
   if (C::SCALED && fp.p.k_scale != nullptr) k_scale = __ldcg(fp.p.k_scale + at.head_kv * fp.p.k_scale_stride);
@@ -520,7 +520,7 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
     // merge_and_store waits before it stores into other blocks: they must have started.
     cluster_arrive_relaxed();
   }
-  const WorkUnitOf<C> at = locate<C>(fp, smem);
+  const WorkUnitOf<C> at = locate<C>(fp, blockIdx.x, smem);
   if (!C::PACKED || at.rows > 0) attend<C>(fp, at, smem);
   merge_and_store<C>(fp, at, smem);
 }

@@ -57,8 +57,10 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.lengths = lengths;
   fp.counters = counters;
   fp.splits = FastDivisor(static_cast<uint32_t>(plan.num_splits));
-  fp.inner = FastDivisor(static_cast<uint32_t>(plan.heads_inner ? p.B * p.Hkv : plan.tiles_per_head));
-  fp.heads_inner = plan.heads_inner;
+  int64_t heads = std::min(plan.heads_at_a_time, p.B * p.Hkv);
+  while (p.B * p.Hkv % heads != 0) --heads;  // of a part of the batch
+  fp.heads_at_a_time = FastDivisor(static_cast<uint32_t>(heads));
+  fp.tiles_at_a_time = FastDivisor(static_cast<uint32_t>(heads * plan.tiles_per_head));
   fp.last_tile = static_cast<uint32_t>(plan.tiles_per_head - 1);
   fp.kv_heads = FastDivisor(static_cast<uint32_t>(p.Hkv));
   fp.heads_per_kv = FastDivisor(static_cast<uint32_t>(p.H / p.Hkv));
@@ -67,6 +69,9 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.rows = static_cast<uint32_t>(rows);
   fp.output_tiles = static_cast<uint32_t>(plan.output_tiles);
   fp.ragged_blocks = static_cast<uint32_t>(plan.ragged_blocks);
+  fp.persistent = plan.persistent_blocks > 0;
+  fp.blocks = static_cast<uint32_t>(plan.blocks());
+  if (fp.persistent) fp.blocks = std::min(fp.blocks, static_cast<uint32_t>(plan.persistent_blocks));
   fp.small_ring = plan.small_ring;
   fp.paired = plan.paired;
   fp.merge_lanes = static_cast<uint8_t>(plan.merge_lanes);
@@ -79,6 +84,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   }
   fp.copy_width = copy_width(p);
   fp.q_aligned = q_is_aligned(p);
+  fp.out_aligned = out_is_aligned(p);
 
   constexpr double LOG2_E = 1.4426950408889634074;
   const double magnitude = std::fabs(static_cast<double>(p.scale));

@@ -25,7 +25,8 @@ struct FusedPlan {
   bool paired;              // wgmma: the blocks of two query tiles multicast k and v to each other
   int ragged_blocks;        // blocks among which the ragged kernel divides all keys evenly; 0: another kernel
   int64_t output_tiles;     // batch entries (one, if queries are packed) x KV heads x query tiles
-  bool heads_inner;         // neighbouring output tiles differ in batch entry or head, not in the query tile
+  int64_t heads_at_a_time;  // KV heads of all entries whose output tiles go side by side, the longest tiles first
+  int persistent_blocks;    // wgmma: blocks that take one output tile after the other; 0: a block for each work unit
   bool early_launch;        // the first kernel may start before the one ahead of it has ended (PDL)
   bool trigger_dependents;  // the kernel behind this call may start before it has ended
 
@@ -33,9 +34,11 @@ struct FusedPlan {
   bool separate_merge() const { return merge_lanes > 0; }
   int64_t blocks() const { return output_tiles * num_splits; }
 
-  // One counter for each merge by the last block to arrive, and one of the blocks of a ragged kernel that ended.
+  // One counter for each merge by the last block to arrive, one of the blocks of a ragged kernel that ended, and one of
+  // the tiles that persistent blocks have taken.
   int64_t num_counters() const {
     if (ragged_blocks > 0) return output_tiles + 1;
+    if (persistent_blocks > 0) return 1;
     return clusters_per_tile() == 1 || separate_merge() ? 0 : output_tiles * cluster_size;
   }
   // Floats: Dv weighted values for each row and cluster, a maximum and a sum for each row and split.

@@ -10,36 +10,47 @@ __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
 }
 
-// Loads the query tile, by all consumers.
+// The query rows of a warpgroup, copied by its own threads: no other warpgroup reads them.
 template <class C>
-__device__ __forceinline__ void load_query_tile(const FusedParams& fp, const WorkUnitOf<C>& at,
-                                              const Ring<C>& ring, unsigned char* smem,
-                                              int thread) {
-  using Element = typename C::Element;
-  using Traits = typename C::Traits;
-  wait_for_earlier_kernel();
-  trigger_dependent_launch(fp);
-  // Of rows of 192 columns some threads copy none: a row is copied once.
-  constexpr int COPIERS = C::THREADS / C::CHUNKS * C::CHUNKS;
-  const bool copies = COPIERS == C::THREADS || thread < COPIERS;
-  if (copies) {
-    copy_queries<C, false>(fp, at, thread, C::THREADS, [&](int row, int chunk) {
-      return ring.base + panel_offset(row, chunk, C::BLOCK_M);
+class Queries {
+ public:
+  __device__ __forceinline__ Queries(const FusedParams& fp, const Ring<C>& ring, unsigned char* smem, int thread)
+      : fp_(fp), ring_(ring), smem_(smem), thread_(thread % 128), first_row_(thread / 128 * 64) {}
+
+  __device__ __forceinline__ void start(const WorkUnitOf<C>& at) const {
+    if (thread_ >= COPIERS) return;
+    copy_queries<C, false, 4>(fp_, at, first_row_, end_of(at), thread_, 128, [&](int row, int chunk) {
+      return ring_.base + panel_offset(row, chunk, C::BLOCK_M);
     });
   }
-  wait_copies<0>();
-  if (copies && fp.q_factor != 1.0f) {  // -1 for a negative scale, 0 for a scale of 0: multiplying by it is exact
-    const int chunk = thread % C::CHUNKS;  // the chunks that this thread has copied and waited for
+
+  // All threads of the warpgroup call it together. Then wgmma may read the rows.
+  __device__ __forceinline__ void finish(const WorkUnitOf<C>& at) const {
+    using Element = typename C::Element;
+    using Traits = typename C::Traits;
+    wait_copies<0>();
+    if (thread_ < COPIERS && fp_.q_factor != 1.0f) {  // -1 for a negative scale, 0 for 0: multiplying by it is exact
+      const int chunk = thread_ % C::CHUNKS;  // the chunks that this thread has copied and waited for
 #pragma unroll 1
-    for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
-      Element* q = reinterpret_cast<Element*>(smem + panel_offset(row, chunk, C::BLOCK_M));
-      for (int i = 0; i < 8; ++i) q[i] = Traits::from_float(Traits::to_float(q[i]) * fp.q_factor);
+      for (int row = first_row_ + thread_ / C::CHUNKS; row < end_of(at); row += 128 / C::CHUNKS) {
+        Element* q = reinterpret_cast<Element*>(smem_ + panel_offset(row, chunk, C::BLOCK_M));
+        for (int i = 0; i < 8; ++i) q[i] = Traits::from_float(Traits::to_float(q[i]) * fp_.q_factor);
+      }
     }
+    fence_async_proxy();
+    warpgroup_sync(first_row_ / 64);
   }
-  fence_async_proxy();
-  barrier_arrive(ring.queries_full());
-  barrier_wait(ring.queries_full(), 0);
-}
+
+ private:
+  static constexpr int COPIERS = 128 / C::CHUNKS * C::CHUNKS;  // of rows of 192 columns some threads copy none
+  __device__ __forceinline__ int end_of(const WorkUnitOf<C>& at) const { return min(at.rows, first_row_ + 64); }
+
+  const FusedParams& fp_;
+  Ring<C> ring_;
+  unsigned char* smem_;
+  int thread_;
+  int first_row_;
+};
 
 // Starts s [64, BLOCK_KV] = Q [64, D] K^T.
 template <class C>
@@ -81,7 +92,7 @@ template <class C>
 class PingPong {
  public:
   __device__ __forceinline__ PingPong(int warpgroup, bool alone) : warpgroup_(warpgroup), alone_(alone) {
-    if (C::WARPGROUPS == 2 && warpgroup == 1) end();  // lets warpgroup 0 begin
+    if (C::WARPGROUPS == 2 && warpgroup == 1) end();  // lets warpgroup 0 begin; the last of a tile lets it begin the next
   }
   __device__ __forceinline__ void begin() const {
     if constexpr (C::WARPGROUPS == 2) {
@@ -120,31 +131,34 @@ template <class C>
 __device__ __forceinline__ void free_stages(const FusedParams& fp, const WorkUnitOf<C>& at, const Ring<C>& ring,
                                             int lane) {
   const int64_t keys = at.key_end - at.key_begin;
-  const int64_t seen_by_tile = keys_seen_by_all<C>(fp, at);
   RingPosition<C> position;
-  RingPosition<C> scanned;  // counts only key blocks whose values are scanned
 #pragma unroll 1
   for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
     barrier_wait(ring.keys_full(position.stage), position.parity);
     __syncwarp();
     if (lane == 0) barrier_arrive(ring.keys_free(position.stage));
-    if (key0 + C::BLOCK_KV > seen_by_tile) {
-      barrier_wait(ring.values_scanned(position.stage), scanned.parity);
-      scanned.advance();
-    } else {
-      barrier_wait(ring.values_full(position.stage), position.parity);
-    }
+    barrier_wait(ring.values_full(position.stage), position.parity);
     __syncwarp();
     if (lane == 0) barrier_arrive(ring.values_free(position.stage));
     position.advance();
   }
 }
 
-// A consumer warp: its rows against every key block of the split.
+// Where a consumer warp is in the ring, through all tiles of its block.
 template <class C>
+struct ConsumerPosition {
+  RingPosition<C> next;  // of the key block that Q K^T takes next
+  RingPosition<C> last;  // of the key block that P V takes next
+  int number = 0;  // of the latter
+};
+
+// A consumer warp: its rows against every key block of the split. queries_read() is called once the last products with
+// the query tile are done.
+template <class C, class QueriesRead>
 __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<C>& at,
                                         const Ring<C>& ring, unsigned char* smem, int warp,
-                                        int lane, LaneState<C>& state) {
+                                        int lane, const PingPong<C>& ping_pong, ConsumerPosition<C>& position,
+                                        LaneState<C>& state, const QueriesRead& queries_read) {
   using Traits = typename C::Traits;
   constexpr int TILES = C::BLOCK_KV / 8;
   constexpr std::true_type PLAIN;
@@ -189,7 +203,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
   // After P V of a key block: adds the non-finite values that were zeroed.
   const auto finish_values = [&](int64_t key0, int stage, auto plain) {
     if (plain || key0 + C::BLOCK_KV <= seen_by_tile) return;
-    const bool zeroed = ring.zeroed(smem)[stage] == key0;
+    const bool zeroed = ring.zeroed(smem)[stage] == position.number;
     __syncwarp();  // every lane has read `zeroed` before the stage is freed
     if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, first_row + lane / 4, lane, state);
   };
@@ -206,15 +220,8 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
     barrier_wait(full, parity);
     __syncwarp();
   };
-  RingPosition<C> scanned;  // counts only key blocks whose values are scanned
-  const auto await_values = [&](int64_t key0, const RingPosition<C>& last, auto plain) {
-    if (!plain && key0 + C::BLOCK_KV > seen_by_tile) {
-      await(ring.values_scanned(last.stage), scanned.parity);
-      scanned.advance();
-    } else {
-      await(ring.values_full(last.stage), last.parity);
-    }
-  };
+  RingPosition<C>& next = position.next;
+  RingPosition<C>& last = position.last;
   const auto release = [&](uint32_t free) {
     if constexpr (C::PAIRED) {
       if (lane < 2) barrier_arrive_remote(remote_address(free, lane));
@@ -224,15 +231,15 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
     __syncwarp();
   };
 
-  if (keys <= 0) return;  // the tile sees no key of this split
-  const PingPong<C> ping_pong(warp / 4, first_warpgroup_alone<C>(at));
-  RingPosition<C> next;  // stage of the key block that Q K^T takes next
-  RingPosition<C> last;  // stage of the key block that P V takes next: one block behind `next`
-  await(ring.keys_full(0), 0);
+  if (keys <= 0) {  // the tile sees no key of this split
+    queries_read();
+    return;
+  }
+  await(ring.keys_full(next.stage), next.parity);
   wgmma_fence();
-  start_qk<C>(q, ring.keys(0), s);
+  start_qk<C>(q, ring.keys(next.stage), s);
   wgmma_wait<0>(s);
-  release(ring.keys_free(0));
+  release(ring.keys_free(next.stage));
   next.advance();
   block_softmax(0, ANY);
   pack_weights();
@@ -242,7 +249,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
     ping_pong.begin();
     wgmma_fence();
     start_qk<C>(q, ring.keys(next.stage), s);
-    await_values(key0 - C::BLOCK_KV, last, plain);
+    await(ring.values_full(last.stage), last.parity);
     wgmma_fence();
     start_pv<C>(weights, ring.values(last.stage), state.o);
     ping_pong.end();
@@ -257,6 +264,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
     pack_weights();
     next.advance();
     last.advance();
+    ++position.number;
   };
   int64_t key0 = C::BLOCK_KV;
   // A loop without mask and scan: 1 to 2 % faster for 64 and more queries, no difference for fewer (H200).
@@ -270,55 +278,71 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnitOf<
   for (; key0 < keys; key0 += C::BLOCK_KV) next_block(key0, ANY);
 
   const int64_t last_key0 = (keys - 1) / C::BLOCK_KV * C::BLOCK_KV;
-  await_values(last_key0, last, ANY);
+  await(ring.values_full(last.stage), last.parity);
   wgmma_fence();
   start_pv<C>(weights, ring.values(last.stage), state.o);
+  queries_read();
   wgmma_wait<0>(state.o);
   finish_values(last_key0, last.stage, ANY);
-  if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // the producer waits for this before it exits
+  if (C::PAIRED || C::PERSISTENT) release(ring.values_free(last.stage));  // of paired blocks the producer waits for it
+  last.advance();
+  ++position.number;
 }
 
-// Stores output and LSE of a warp's rows if there is one split. The output passes through shared memory, in the
-// place of this warpgroup's rows of Q, which no other warpgroup reads. The other rows of Q must stay: the other
-// warpgroup may still read them.
+// Four lanes hold a row's 32 columns of four tiles, two of each tile; then each holds the eight of one tile. `two`: packed
+// columns, of this lane in the four tiles; of the tile of this lane, by all four lanes.
+__device__ __forceinline__ void exchange_in_quad(uint32_t (&two)[4], int lane) {
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool upper = (lane & bit) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i & bit) continue;
+      const uint32_t got = __shfl_xor_sync(~0u, upper ? two[i] : two[i + bit], bit);
+      (upper ? two[i] : two[i + bit]) = got;
+    }
+  }
+}
+
+// Stores output and LSE of a warp's rows if there is one split.
 template <class C>
-__device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnitOf<C>& at,
-                                                    unsigned char* smem, int warp, int lane,
+__device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnitOf<C>& at, int warp, int lane,
                                                     const LaneState<C>& state) {
   using Element = typename C::Element;
-  const auto place_in_q = [&](int row, int chunk) {
-    return smem + panel_offset(row, chunk, C::BLOCK_M);
-  };
-  warpgroup_sync(warp / 4);
-  for_each_row(at, warp, lane, state, [&](int row, int half, float l) {
-    const RowIndex index = row_index(fp, at, row);
+  const int Dv = static_cast<int>(fp.p.Dv);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float l = state.l[half];
+    l += __shfl_xor_sync(~0u, l, 1);
+    l += __shfl_xor_sync(~0u, l, 2);
+    const int row = warp * 16 + half * 8 + lane / 4;
+    const bool exists = row < at.rows;
+    const RowIndex index = row_index(fp, at, min(row, at.rows - 1));
     const Quotient by_sum(fp, index.head, state.m[half], l);
-    if (lane % 4 == 0) store_lse(fp, index, {state.m[half], l, {}});
-#pragma unroll
-    for (int tile = 0; tile < C::Dv / 8; ++tile) {
+    if (exists && lane % 4 == 0) store_lse(fp, index, {state.m[half], l, {}});
+    const auto pack = [&](int tile) {
       const float* o = state.o[tile] + half * 2;
-      *reinterpret_cast<uint32_t*>(place_in_q(row, tile) + lane % 4 * 4) =
-          C::Traits::pack(by_sum(o[0]), by_sum(o[1]));
-    }
-  });
-  __syncwarp();
-
-  const Strides4& stride = fp.p.out_stride;
-  const int chunk = lane % C::VALUE_CHUNKS;
-  const int left = static_cast<int>(fp.p.Dv) - chunk * 8;
-  if (left <= 0) return;
-  const int end = min(warp * 16 + 16, at.rows);
-#pragma unroll 1
-  for (int row = warp * 16 + lane / C::VALUE_CHUNKS; row < end; row += 32 / C::VALUE_CHUNKS) {
-    Element* out = output_at<Element>(fp, row_index(fp, at, row), chunk * 8);
-    const uint4 values = *reinterpret_cast<const uint4*>(place_in_q(row, chunk));
-    if (stride.dim == 1 && left >= 8 && (reinterpret_cast<uintptr_t>(out) & 15) == 0) {
-      *reinterpret_cast<uint4*>(out) = values;
-    } else {
-      const Element* from = reinterpret_cast<const Element*>(&values);
+      return C::Traits::pack(by_sum(o[0]), by_sum(o[1]));
+    };
+    if (fp.out_aligned) {
+      Element* out = output_at<Element>(fp, index, lane % 4 * 8);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if (i < left) out[i * stride.dim] = from[i];
+      for (int tile = 0; tile < C::Dv / 8; tile += 4) {
+        uint32_t eight[4] = {pack(tile), pack(tile + 1), pack(tile + 2), pack(tile + 3)};
+        exchange_in_quad(eight, lane);
+        if (exists && tile * 8 + lane % 4 * 8 < Dv) {
+          *reinterpret_cast<uint4*>(out + tile * 8) = make_uint4(eight[0], eight[1], eight[2], eight[3]);
+        }
+      }
+    } else if (exists) {
+      const int64_t to_next = fp.p.out_stride.dim;
+      Element* out = output_at<Element>(fp, index, lane % 4 * 2);
+#pragma unroll
+      for (int tile = 0; tile < C::Dv / 8; ++tile, out += 8 * to_next) {
+        const uint32_t two = pack(tile);
+        const int column = tile * 8 + lane % 4 * 2;
+        if (column < Dv) out[0] = reinterpret_cast<const Element*>(&two)[0];
+        if (column + 1 < Dv) out[to_next] = reinterpret_cast<const Element*>(&two)[1];
       }
     }
   }

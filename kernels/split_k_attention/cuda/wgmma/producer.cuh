@@ -5,11 +5,25 @@
 
 namespace kbtool::cuda {
 
-// The producer warp's requests if k and v lie in pages: each lane requests one TMA box of a key block. A box is no
+// The key blocks of a work unit, and from which on values are scanned.
+template <class C>
+struct KeyBlocks {
+  int64_t keys;
+  int64_t count;
+  int64_t first_scanned;
+
+  __device__ __forceinline__ KeyBlocks(const FusedParams& fp, const WorkUnitOf<C>& at)
+      : keys(at.key_end - at.key_begin),
+        count((keys + C::BLOCK_KV - 1) / C::BLOCK_KV),
+        first_scanned(min(count, max(int64_t{0}, keys_seen_by_all<C>(fp, at)) / C::BLOCK_KV)) {}
+};
+
+// Requests the key blocks of a work unit that lie in pages: each lane requests one TMA box of a key block. A box is no
 // taller than a page. Lanes look up the pages of a key block while the one before it is copied.
 template <class C>
 __device__ __forceinline__ void request_pages(const FusedParams& fp, const TensorMaps& maps, const WorkUnit& at,
-                                              const Ring<C>& ring, int lane, int64_t blocks, int64_t first_scanned) {
+                                              const Ring<C>& ring, int lane, const KeyBlocks<C>& blocks,
+                                              RingPosition<C>& position) {
   if constexpr (!C::PAIRED) {
     constexpr int PANELS = C::D / 64;  // those of v are the first of them
     const Pages pages(fp, at.batch);
@@ -22,12 +36,9 @@ __device__ __forceinline__ void request_pages(const FusedParams& fp, const Tenso
       // After the last page lies nothing, and TMA copies zeros: keys past the end need no page.
       return key < at.key_end ? pages.of(key) : static_cast<int>(fp.p.num_pages);
     };
-    RingPosition<C> position;
-    wait_for_earlier_kernel();
-    trigger_dependent_launch(fp);
     int page = look_up(0);
 #pragma unroll 1
-    for (int64_t block = 0; block < blocks; ++block) {
+    for (int64_t block = 0; block < blocks.count; ++block) {
       const int stage = position.stage;
       const int inside = pages.inside(at.key_begin + block * C::BLOCK_KV + first);
       const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int columns,
@@ -42,44 +53,17 @@ __device__ __forceinline__ void request_pages(const FusedParams& fp, const Tenso
       copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), C::D, ring.keys_full(stage));
       barrier_wait(ring.values_free(stage), position.parity ^ 1);
       copy_tile(maps.v, fp.p.v_stride, ring.values(stage), C::Dv,
-                block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
-      page = block + 1 < blocks ? look_up(block + 1) : 0;
+                block < blocks.first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+      page = block + 1 < blocks.count ? look_up(block + 1) : 0;
       position.advance();
     }
   }
 }
 
-// Producer: one thread (with pages, one warp) requests the copies, the other warps scan values for NaN and infinity.
+// Requests the key blocks of a work unit, by one thread.
 template <class C>
-__device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps& maps,
-                                        const WorkUnitOf<C>& at, const Ring<C>& ring,
-                                        unsigned char* smem, int thread) {
-  constexpr int64_t BLOCK_KV = C::BLOCK_KV;
-  const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
-  const int64_t keys = at.key_end - at.key_begin;
-  const int64_t blocks = (keys + BLOCK_KV - 1) / BLOCK_KV;
-  const int64_t first_scanned = min(blocks, max(int64_t{0}, seen_by_all) / BLOCK_KV);
-
-  if (thread >= 32) {
-#pragma unroll 1
-    for (int64_t block = first_scanned; block < blocks; ++block) {
-      const int stage = static_cast<int>(block % C::STAGES);
-      barrier_wait(ring.values_landed(stage), (block - first_scanned) / C::STAGES & 1);
-      unsigned char* tile = smem + (ring.values(stage) - ring.base);
-      const int seen = static_cast<int>(min(BLOCK_KV, keys - block * BLOCK_KV));
-      if (zero_non_finite<C>(tile, seen, thread - 32, C::SCAN_THREADS)) {
-        ring.zeroed(smem)[stage] = block * BLOCK_KV;
-      }
-      fence_async_proxy();
-      barrier_arrive(ring.values_scanned(stage));
-    }
-    return;
-  }
-  if (fp.p.block_table != nullptr) {
-    request_pages<C>(fp, maps, at, ring, thread, blocks, first_scanned);
-    return;
-  }
-  if (thread > 0) return;
+__device__ __forceinline__ void request_keys(const FusedParams& fp, const TensorMaps& maps, const WorkUnit& at,
+                                             const Ring<C>& ring, const KeyBlocks<C>& blocks, RingPosition<C>& position) {
   // TMA allows no stride of 0. Where k or v has one, the tensor map has a single batch entry or head.
   const auto tma_index = [](int64_t stride, uint32_t index) { return stride == 0 ? 0 : static_cast<int>(index); };
   const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int64_t block,
@@ -87,7 +71,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
     const int head = tma_index(stride.head, at.head_kv);
     const int batch = tma_index(stride.batch, at.batch);
     barrier_arrive_expect_bytes(full, C::BLOCK_KV * columns * 2);
-    const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
+    const int key0 = static_cast<int>(at.key_begin + block * C::BLOCK_KV);
 #pragma unroll
     for (int i = 0; i < C::BLOCK_KV / C::TMA_BOX_KEYS / (C::PAIRED ? 2 : 1); ++i) {
       const int box = C::PAIRED ? i * 2 + static_cast<int>(at.rank) : i;
@@ -103,18 +87,15 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
       }
     }
   };
-  RingPosition<C> position;
-  wait_for_earlier_kernel();
-  trigger_dependent_launch(fp);
 #pragma unroll 1
-  for (int64_t block = 0; block < blocks; ++block) {
+  for (int64_t block = 0; block < blocks.count; ++block) {
     const int stage = position.stage;
     // In the first round this does not wait: on a new barrier the phase before the first counts as complete.
     barrier_wait(ring.keys_free(stage), position.parity ^ 1);
     copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), block, std::integral_constant<int, C::D>{}, ring.keys_full(stage));
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
     copy_tile(maps.v, fp.p.v_stride, ring.values(stage), block, std::integral_constant<int, C::Dv>{},
-              block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+              block < blocks.first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
     position.advance();
   }
   // Do not exit while the peer block can still arrive on our mbarriers: drain the free barriers.
@@ -125,6 +106,58 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
       barrier_wait(ring.values_free(position.stage), position.parity ^ 1);
       position.advance();
     }
+  }
+}
+
+// The warp that requests copies: one thread of it or, with pages, all.
+template <class C>
+__device__ __forceinline__ void request(const FusedParams& fp, const TensorMaps& maps, WorkUnitOf<C> at,
+                                        const Ring<C>& ring, unsigned char* smem, int lane) {
+  Units<C> units(fp, ring, smem);
+  RingPosition<C> position;
+  wait_for_earlier_kernel();
+  trigger_dependent_launch(fp);
+  for (;;) {
+    const KeyBlocks<C> blocks(fp, at);
+    if (fp.p.block_table != nullptr) {
+      request_pages<C>(fp, maps, at, ring, lane, blocks, position);
+    } else if (lane == 0) {
+      request_keys<C>(fp, maps, at, ring, blocks, position);
+    }
+    __syncwarp();
+    const uint32_t unit = units.take(lane);
+    if (unit == Units<C>::END) return;
+    at = locate<C>(fp, unit, smem);
+  }
+}
+
+// The warps that scan values for NaN and infinity.
+template <class C>
+__device__ __forceinline__ void scan_values(const FusedParams& fp, WorkUnitOf<C> at, const Ring<C>& ring,
+                                            unsigned char* smem, int thread) {
+  Units<C> units(fp, ring, smem);
+  uint32_t landed = 0;  // the parity of values_landed at each stage, a bit each: not every key block uses it
+  for (int64_t before = 0;;) {  // key blocks of earlier tiles
+    const KeyBlocks<C> blocks(fp, at);
+#pragma unroll 1
+    for (int64_t block = blocks.first_scanned; block < blocks.count; ++block) {
+      const int number = static_cast<int>(before + block);
+      const int stage = number % C::STAGES;
+      barrier_wait(ring.values_landed(stage), landed >> stage & 1);
+      landed ^= 1u << stage;
+      unsigned char* tile = smem + (ring.values(stage) - ring.base);
+      const int seen = static_cast<int>(min(int64_t{C::BLOCK_KV}, blocks.keys - block * C::BLOCK_KV));
+      if (!all_finite<C>(tile, thread, C::SCAN_THREADS) && zero_non_finite<C>(tile, seen, thread, C::SCAN_THREADS)) {
+        ring.zeroed(smem)[stage] = number;
+      }
+      fence_async_proxy();
+      asm volatile("barrier.sync 3, %0;" ::"n"(C::SCAN_THREADS) : "memory");
+      if (thread == 0) barrier_arrive(ring.values_full(stage));
+    }
+    const uint32_t unit = units.next(thread % 32);
+    if (unit == Units<C>::END) return;
+    before += blocks.count;
+    at = locate<C>(fp, unit, smem);
   }
 }
 

@@ -24,6 +24,7 @@ struct WgmmaConfig {
   static constexpr bool OPTIONS = false;
   static constexpr bool PACKED = PACKED_;
   static constexpr bool TREES = PACKED && WARPGROUPS == 1;  // with two, registers would spill
+  static constexpr bool PERSISTENT = WARPGROUPS == 2 && !PAIRED_ && !PACKED;  // may be: see Units
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
   static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor
@@ -64,9 +65,10 @@ struct WgmmaConfig {
   static constexpr int VALUE_TILE_BYTES = BLOCK_KV * Dv * 2;
   static constexpr int STAGE_BYTES = KEY_TILE_BYTES + VALUE_TILE_BYTES;
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * STAGE_BYTES;
-  static constexpr int BARRIERS = 6 * STAGES + 1;
-  static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
-  static constexpr int LENGTH_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // int64_t, or a PackedTile
+  static constexpr int BARRIERS = 5 * STAGES + 4;
+  static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int [STAGES]
+  static constexpr int UNITS_OFFSET = ZEROED_OFFSET + 4 * STAGES;  // uint32_t [2]
+  static constexpr int LENGTH_OFFSET = (UNITS_OFFSET + 8 + 7) / 8 * 8;  // int64_t, or a PackedTile
   static constexpr int SHARED_BYTES = LENGTH_OFFSET + (PACKED ? sizeof(PackedTile) : sizeof(int64_t));
   static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "sm_90 has 228 KB of shared memory per multiprocessor and keeps 1 KB of it per block");
@@ -80,7 +82,8 @@ struct WgmmaConfig {
   static int shared_bytes(int) { return SHARED_BYTES; }
 };
 
-// The ring buffer's barriers and tiles. Keys and values of a stage have barriers of their own.
+// The ring buffer's barriers and tiles. Keys and values of a stage have barriers of their own. Key blocks are numbered
+// through all tiles of a block.
 // `smem`, here and below: the block's shared memory, [SHARED_BYTES], laid out as in WgmmaConfig.
 template <class C>
 struct Ring {
@@ -97,16 +100,17 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
   __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
-  // These two replace values_full if values are scanned first: values_landed means that the copies have arrived,
-  // values_scanned that all scanning threads are done.
+  // Of values that are scanned first: the copies have arrived. Then values_full means that they are scanned too.
   __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
-  __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
-  __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
+  __device__ __forceinline__ uint32_t unit_full(int slot) const { return barrier(5, slot); }
+  __device__ __forceinline__ uint32_t unit_free(int slot) const { return barrier(5, 2 + slot); }
 
-  // For each stage: the first key, counted from key_begin, of the last key block in which non-finite values were
-  // zeroed; -1 before.
-  __device__ __forceinline__ volatile int64_t* zeroed(unsigned char* smem) const {
-    return reinterpret_cast<volatile int64_t*>(smem + C::ZEROED_OFFSET);
+  // For each stage: the number of the last key block in which non-finite values were zeroed; -1 before.
+  __device__ __forceinline__ volatile int* zeroed(unsigned char* smem) const {
+    return reinterpret_cast<volatile int*>(smem + C::ZEROED_OFFSET);
+  }
+  __device__ __forceinline__ volatile uint32_t* units(unsigned char* smem) const {
+    return reinterpret_cast<volatile uint32_t*>(smem + C::UNITS_OFFSET);
   }
 
   __device__ void init(unsigned char* smem) const {
@@ -115,12 +119,14 @@ struct Ring {
       barrier_init(keys_full(stage), 1);
       barrier_init(values_full(stage), 1);
       barrier_init(values_landed(stage), 1);
-      barrier_init(values_scanned(stage), C::SCAN_THREADS);
       constexpr int READERS = C::CONSUMER_WARPS * (C::PAIRED ? 2 : 1);
       barrier_init(keys_free(stage), READERS);
       barrier_init(values_free(stage), READERS);
     }
-    barrier_init(queries_full(), C::THREADS);
+    for (int slot = 0; slot < 2; ++slot) {
+      barrier_init(unit_full(slot), 1);
+      barrier_init(unit_free(slot), C::CONSUMER_WARPS + C::PRODUCER_WARPS - 1);
+    }
     fence_barrier_init();
   }
 };
@@ -137,6 +143,56 @@ struct RingPosition {
       parity ^= 1;
     }
   }
+};
+
+// The work units of a block: its own, and of a persistent block the next one that no block has taken, again and again.
+// The warp that copies takes them, while the others still work, and hands them to the others through two slots.
+template <class C>
+class Units {
+ public:
+  __device__ __forceinline__ Units(const FusedParams& fp, const Ring<C>& ring, unsigned char* smem)
+      : fp_(fp), ring_(ring), smem_(smem) {}
+
+  // By the lanes of the copying warp together: the next unit, or one past the last.
+  __device__ __forceinline__ uint32_t take(int lane) {
+    if (!C::PERSISTENT || !fp_.persistent) return END;
+    uint32_t unit = 0;
+    if (lane == 0) {
+      const uint32_t all = fp_.output_tiles;  // of as many calls of atomicInc the last one makes the counter 0 again
+      const uint32_t taken = atomicInc(fp_.counters, all - 1) + gridDim.x;
+      unit = taken < all ? taken : END;
+      barrier_wait(ring_.unit_free(slot_), parity_ ^ 1);
+      ring_.units(smem_)[slot_] = unit;
+      barrier_arrive(ring_.unit_full(slot_));
+    }
+    advance();
+    return __shfl_sync(~0u, unit, 0);
+  }
+
+  // By the lanes of every other warp.
+  __device__ __forceinline__ uint32_t next(int lane) {
+    if (!C::PERSISTENT || !fp_.persistent) return END;
+    barrier_wait(ring_.unit_full(slot_), parity_);
+    const uint32_t unit = ring_.units(smem_)[slot_];
+    __syncwarp();
+    if (lane == 0) barrier_arrive(ring_.unit_free(slot_));
+    advance();
+    return unit;
+  }
+
+  static constexpr uint32_t END = ~0u;
+
+ private:
+  __device__ __forceinline__ void advance() {
+    slot_ ^= 1;
+    if (slot_ == 0) parity_ ^= 1;
+  }
+
+  const FusedParams& fp_;
+  Ring<C> ring_;
+  unsigned char* smem_;
+  int slot_ = 0;
+  uint32_t parity_ = 0;
 };
 
 // Keys below this index, counted from key_begin, are visible to every row of the tile or pair of tiles. A V tile

@@ -34,28 +34,52 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     cluster_arrive_relaxed();
     cluster_wait();
   }
-  const WorkUnitOf<C> at = locate<C>(fp, wgmma_smem);
+  WorkUnitOf<C> at = locate<C>(fp, blockIdx.x, wgmma_smem);
   block_sync();
   if (C::PACKED && at.rows == 0) return;  // a spare tile
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) release_registers<C::PRODUCER_REGISTERS>();
-    produce<C>(fp, maps, at, ring, wgmma_smem, static_cast<int>(threadIdx.x) - C::THREADS);
-  } else {
-    if constexpr (C::UNEVEN_REGISTERS) acquire_registers<C::CONSUMER_REGISTERS>();
+    if (warp == C::CONSUMER_WARPS) {
+      request<C>(fp, maps, at, ring, wgmma_smem, lane);
+    } else {
+      scan_values<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x) - C::THREADS - 32);
+    }
+    return;
+  }
+  if constexpr (C::UNEVEN_REGISTERS) acquire_registers<C::CONSUMER_REGISTERS>();
+  const bool alone = first_warpgroup_alone<C>(at);
+  if (alone && warp >= 4) {
+    free_stages<C>(fp, at, ring, lane);
+    return;
+  }
+  Units<C> units(fp, ring, wgmma_smem);
+  ConsumerPosition<C> position;
+  const PingPong<C> ping_pong(warp / 4, alone);
+  const Queries<C> queries(fp, ring, wgmma_smem, static_cast<int>(threadIdx.x));
+  wait_for_earlier_kernel();
+  trigger_dependent_launch(fp);
+  queries.start(at);
+  for (;;) {
+    queries.finish(at);
     LaneState<C> state;
     state.clear();
-    load_query_tile<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
-    if (first_warpgroup_alone<C>(at) && warp >= 4) {
-      free_stages<C>(fp, at, ring, lane);
-      return;
-    }
-    consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
+    WorkUnitOf<C> next;
+    uint32_t unit = Units<C>::END;
+    consume<C>(fp, at, ring, wgmma_smem, warp, lane, ping_pong, position, state, [&] {
+      unit = units.next(lane);
+      if (unit == Units<C>::END) return;
+      next = locate<C>(fp, unit, wgmma_smem);
+      warpgroup_sync(warp / 4);  // all of it has read the queries
+      queries.start(next);
+    });
     if (C::PAIRED || fp.merge_lanes > 0) {
       store_partial_state<C>(fp, at, warp, lane, state);
     } else {
-      store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
+      store_finished_rows<C>(fp, at, warp, lane, state);
     }
+    if (unit == Units<C>::END) return;
+    at = next;
   }
 #endif
 }
