@@ -211,12 +211,15 @@ def test_tiles_are_in_the_order_that_was_measured_to_be_faster(plan: Make) -> No
                 wgmma="wgmma=1" in case["plans"]["default"],
                 lengths=bool(case["case"].get("kv_lengths")),
             )
-            order = "heads_inner" if made.heads_at_a_time > 1 else "tiles_inner"
+            heads = case["case"]["B"] * case["case"]["Hkv"]
+            if made.heads_at_a_time not in {1, heads}:  # a group of heads was not measured
+                continue
+            order = "tiles_inner" if made.heads_at_a_time == 1 else "heads_inner"
             yield orders[order] / min(orders.values())
 
     found = behind(ratios())
     assert found.shapes >= 120
-    assert found.mean <= 1.0016
+    assert found.mean <= 1.0017  # 1.0016 with the two shapes that are left out, at 1
     assert found.most <= 1.078
 
 
