@@ -196,9 +196,14 @@ def test_records_are_in_the_order_of_the_command(own: Served, visit: Open) -> No
     seen.goto(f"{own.http}/index.html")
     docs = json.loads((own.out / "search" / "search_index.json").read_text())["docs"]
     pages = {doc["location"].split("#")[0] for doc in docs}
+    items = [record for record, _ in index.words.documents()]
+    of_records = {at.published(place_of(item)).split("#")[0] for item in items}
     for query, answer in zip(queries, seen.page.evaluate(RANKED, queries), strict=True):
         ranked = (at.published(place_of(hit.item)).split("#")[0] for hit in index.ranked(query))
         wanted = [page for page in dict.fromkeys(ranked) if page in pages]
+        if not wanted:  # such as words that every record has, or two without the space between them
+            assert not of_records & set(answer), query
+            continue
         titled = answer[: next((n for n, page in enumerate(answer) if page == wanted[0]), 0)]
         known = set(wanted)
         assert [page for page in answer if page in known] == wanted, query
