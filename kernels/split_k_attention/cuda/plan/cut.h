@@ -7,8 +7,7 @@
 
 namespace kbtool::cuda {
 
-// Up to this many output tiles per multiprocessor the longest tiles of all heads start first. With more, the tiles
-// of one head follow each other.
+// Output tiles per multiprocessor up to which neighbouring tiles share their copies.
 constexpr int64_t FEW_WAVES = 4;
 
 constexpr int64_t MAX_PACKED_SPLITS = 4;  // of calls whose tiles fill the card without any

@@ -113,7 +113,7 @@ __device__ __forceinline__ void request_keys(const FusedParams& fp, const Tensor
 template <class C>
 __device__ __forceinline__ void request(const FusedParams& fp, const TensorMaps& maps, WorkUnitOf<C> at,
                                         const Ring<C>& ring, unsigned char* smem, int lane) {
-  Units<C> units(fp, ring, smem);
+  TileScheduler<C> scheduler(fp, ring, smem);
   RingPosition<C> position;
   wait_for_earlier_kernel();
   trigger_dependent_launch(fp);
@@ -125,8 +125,8 @@ __device__ __forceinline__ void request(const FusedParams& fp, const TensorMaps&
       request_keys<C>(fp, maps, at, ring, blocks, position);
     }
     __syncwarp();
-    const uint32_t unit = units.take(lane);
-    if (unit == Units<C>::END) return;
+    const uint32_t unit = scheduler.take(lane);
+    if (unit == TileScheduler<C>::END) return;
     at = locate<C>(fp, unit, smem);
   }
 }
@@ -135,7 +135,7 @@ __device__ __forceinline__ void request(const FusedParams& fp, const TensorMaps&
 template <class C>
 __device__ __forceinline__ void scan_values(const FusedParams& fp, WorkUnitOf<C> at, const Ring<C>& ring,
                                             unsigned char* smem, int thread) {
-  Units<C> units(fp, ring, smem);
+  TileScheduler<C> scheduler(fp, ring, smem);
   uint32_t landed = 0;  // the parity of values_landed at each stage, a bit each: not every key block uses it
   for (int64_t before = 0;;) {  // key blocks of earlier tiles
     const KeyBlocks<C> blocks(fp, at);
@@ -154,8 +154,8 @@ __device__ __forceinline__ void scan_values(const FusedParams& fp, WorkUnitOf<C>
       asm volatile("barrier.sync 3, %0;" ::"n"(C::SCAN_THREADS) : "memory");
       if (thread == 0) barrier_arrive(ring.values_full(stage));
     }
-    const uint32_t unit = units.next(thread % 32);
-    if (unit == Units<C>::END) return;
+    const uint32_t unit = scheduler.next(thread % 32);
+    if (unit == TileScheduler<C>::END) return;
     before += blocks.count;
     at = locate<C>(fp, unit, smem);
   }

@@ -24,7 +24,7 @@ struct WgmmaConfig {
   static constexpr bool OPTIONS = false;
   static constexpr bool PACKED = PACKED_;
   static constexpr bool TREES = PACKED && WARPGROUPS == 1;  // with two, registers would spill
-  static constexpr bool PERSISTENT = WARPGROUPS == 2 && !PAIRED_ && !PACKED;  // may be: see Units
+  static constexpr bool PERSISTENT = WARPGROUPS == 2 && !PAIRED_ && !PACKED;  // where the plan says so
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
   static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor
@@ -145,15 +145,15 @@ struct RingPosition {
   }
 };
 
-// The work units of a block: its own, and of a persistent block the next one that no block has taken, again and again.
-// The warp that copies takes them, while the others still work, and hands them to the others through two slots.
+// Which work unit a persistent block goes on to: the next one that no block has taken. Other blocks have one unit alone.
+// The warp that copies takes it while the others still work, and hands it to them through two slots.
 template <class C>
-class Units {
+class TileScheduler {
  public:
-  __device__ __forceinline__ Units(const FusedParams& fp, const Ring<C>& ring, unsigned char* smem)
+  __device__ __forceinline__ TileScheduler(const FusedParams& fp, const Ring<C>& ring, unsigned char* smem)
       : fp_(fp), ring_(ring), smem_(smem) {}
 
-  // By the lanes of the copying warp together: the next unit, or one past the last.
+  // By the lanes of the copying warp together: the next unit, or END.
   __device__ __forceinline__ uint32_t take(int lane) {
     if (!C::PERSISTENT || !fp_.persistent) return END;
     uint32_t unit = 0;

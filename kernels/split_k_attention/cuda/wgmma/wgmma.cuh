@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     free_stages<C>(fp, at, ring, lane);
     return;
   }
-  Units<C> units(fp, ring, wgmma_smem);
+  TileScheduler<C> scheduler(fp, ring, wgmma_smem);
   ConsumerPosition<C> position;
   const PingPong<C> ping_pong(warp / 4, alone);
   const Queries<C> queries(fp, ring, wgmma_smem, static_cast<int>(threadIdx.x));
@@ -65,10 +65,10 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     LaneState<C> state;
     state.clear();
     WorkUnitOf<C> next;
-    uint32_t unit = Units<C>::END;
+    uint32_t unit = TileScheduler<C>::END;
     consume<C>(fp, at, ring, wgmma_smem, warp, lane, ping_pong, position, state, [&] {
-      unit = units.next(lane);
-      if (unit == Units<C>::END) return;
+      unit = scheduler.next(lane);
+      if (unit == TileScheduler<C>::END) return;
       next = locate<C>(fp, unit, wgmma_smem);
       warpgroup_sync(warp / 4);  // all of it has read the queries
       queries.start(next);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     } else {
       store_finished_rows<C>(fp, at, warp, lane, state);
     }
-    if (unit == Units<C>::END) return;
+    if (unit == TileScheduler<C>::END) return;
     at = next;
   }
 #endif
