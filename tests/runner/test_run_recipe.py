@@ -60,7 +60,8 @@ def test_second_kernel_is_attached_by_its_folder_alone(second_kernel_base, kbtoo
 def test_a_peer_with_a_wrong_output_does_not_count(second_kernel_base, kbtool):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     harness.write_text(harness.read_text().replace('alpha=inputs["a"], out', "alpha=1, out"))
-    (harness.parent / "peers.py").write_text('def torch(inputs):\n    """Torch\'s own."""\n')
+    with (harness.parent / "kernel.yaml").open("a") as manifest:
+        manifest.write("implementations: {torch: Torch's own.}\n")
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     (run,) = runs_of(second_kernel_base)
     assert_passed_or_noisy(run, done)
