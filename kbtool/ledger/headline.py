@@ -177,6 +177,9 @@ class Verdict(NamedTuple):
     machine: Machine
     headlines: list[Headline]
     """The one with the largest mean first."""
+    elsewhere: list[Headline]
+    """The newest of each other case set of this target and dtype, from other commits or machines:
+    this build was not timed on it, or another was later. The one with the largest mean first."""
 
     @property
     def dtype(self) -> str | None:
@@ -195,6 +198,10 @@ class Verdict(NamedTuple):
 
     def sentence(self, title: str) -> str:
         """The verdict in words; ``title`` is what the kernel is called."""
+        return f"{self.stands(title)} {self.scope}"
+
+    def stands(self, title: str) -> str:
+        """How it stands: mean, least and largest ratio of each case set."""
         how = "between plain kernels" if self.between else "in a chain of its own calls"
         where = [title, self.machine.name, self.dtype, how]
         first, *others = (
@@ -204,14 +211,38 @@ class Verdict(NamedTuple):
         )
         stands = [f"{first[0]} times the speed of the best peer in {first[1]}"]
         stands += [f"{mean} in {of}" for mean, of in others]
+        return f"{', '.join(filter(None, where))}: {listed(stands)}."
+
+    @property
+    def scope(self) -> str:
+        """What that is of: the peers and those that are missing, the build, and what other builds
+        were timed on."""
         lacks = [
             f"; {peer} {why} in {one.newest.set_title}"
             for one in self.headlines
             for peer, why in one.missing.items()
         ]
+        never = dict.fromkeys(peer for one in self.headlines for peer in one.not_taken)
+        if never:
+            lacks.append(f"; {self.dtype}: no {listed([*never])}")
+        newest = max(self.headlines, key=_started).newest.run
+        commit = _commit(newest)
+        measured = f"Measured on {newest.started:%Y-%m-%d}"
+        measured += f" at commit {commit[:8]}" if commit else ""
+        return f"Peers: {listed(self.peers)}{''.join(lacks)}. {measured}.{self._of_others()}"
+
+    def _of_others(self) -> str:
+        """The range of the other case sets, so that no loss is left unsaid."""
+        if not self.elsewhere:
+            return ""
+        most, least = (
+            f"{significant(_mean(one))} in {one.newest.set_title}"
+            for one in (self.elsewhere[0], self.elsewhere[-1])
+        )
+        count, several = len(self.elsewhere), len(self.elsewhere) > 1
         return (
-            f"{', '.join(filter(None, where))}: {listed(stands)}."
-            f" Peers: {listed(self.peers)}{''.join(lacks)}."
+            f" {many(count, 'other case set')}, at other commits or on other machines: {least}"
+            f"{f' to {most}' if several else ''}."
         )
 
 
@@ -220,35 +251,55 @@ def _range(of: Standing) -> str:
 
 
 def verdict(found: Mapping[Machine, Sequence[Group]]) -> Verdict | None:
-    """The headlines of the machine, dtype and commit that compare most cases with most peers;
-    between plain kernels wherever a run has that. ``None`` if no quiet run has a peer.
+    """The headlines of the machine, dtype and commit that compare most cases with most peers and
+    lack none that is the best of a case in another dtype; between plain kernels wherever a run has
+    that. ``None`` if no quiet run has a peer.
 
     Args:
         found: machine → its groups, newest first.
     """
-    builds: dict[tuple[object, ...], tuple[Machine, list[Headline]]] = {}
+    builds: dict[tuple[object, ...], Verdict] = {}
+    fastest: dict[tuple[Machine, str], set[str]] = {}
+    """Machine and case set → the peers that are the best of a case, in any dtype."""
     for machine, every in found.items():
         for one in headlines(every):
             if one.leading is not None:
                 run = one.newest.run
-                build = (one.between is not None, machine, one.newest.dtype, _commit(run) or run.id)
-                builds.setdefault(build, (machine, []))[1].append(one)
+                key = (one.between is not None, machine, one.newest.dtype, _commit(run) or run.id)
+                builds.setdefault(key, Verdict(machine, [], [])).headlines.append(one)
+                leads = fastest.setdefault((machine, one.newest.case_set), set())
+                leads.update(peer for peer, _ in one.leading.best.values())
     if not builds:
         return None
-    machine, best = max(builds.values(), key=lambda build: _weight(build[1]))
-    return Verdict(machine, sorted(best, key=_mean, reverse=True))
+
+    def weight(build: Verdict) -> tuple[bool, bool, int, datetime]:
+        lacks = (
+            fastest[build.machine, one.newest.case_set] & {*one.not_taken}
+            for one in build.headlines
+        )
+        ratios = (_ratios(one.pooled, between=build.between) for one in build.headlines)
+        compared = sum(len(peers) for of_cases in ratios for peers in of_cases.values())
+        return build.between, not any(lacks), compared, max(map(_started, build.headlines))
+
+    best = max(builds.values(), key=weight)
+    here = {one.newest.case_set for one in best.headlines}
+    elsewhere: dict[str, Headline] = {}
+    for other in builds.values():
+        if (other.machine.target, other.dtype) == (best.machine.target, best.dtype):
+            for one in other.headlines:
+                name = one.newest.case_set
+                if name not in here:
+                    elsewhere[name] = max(one, elsewhere.get(name, one), key=_started)
+    ordered = (sorted(of, key=_mean, reverse=True) for of in (best.headlines, elsewhere.values()))
+    return Verdict(best.machine, *ordered)
 
 
 def _mean(one: Headline) -> float:
     return one.leading.mean if one.leading else 0.0
 
 
-def _weight(build: Sequence[Headline]) -> tuple[bool, int, datetime]:
-    """What makes a build lead: the better measure, then more times of peers, then a newer run."""
-    between = build[0].between is not None
-    ratios = (_ratios(one.pooled, between=between) for one in build)
-    compared = sum(len(peers) for of_cases in ratios for peers in of_cases.values())
-    return between, compared, max(one.newest.run.started for one in build)
+def _started(one: Headline) -> datetime:
+    return one.newest.run.started
 
 
 def headlines(every: Sequence[Group]) -> list[Headline]:

@@ -283,8 +283,9 @@ def test_the_first_page_has_the_verdict_and_each_peer(made: dict[str, str]) -> N
     shown = unescape(made[at.kernel_page("copy")])
     assert (
         "Copy, H1, in a chain of its own calls: 4.00 times the speed of the best peer in Small"
-        " (2.00 to 8.00). Peers: base and peer. [Measure it again](copy/results.md#again.2"
+        " (2.00 to 8.00). [Measure it again](copy/results.md#again.2"
     ) in shown
+    assert "<small>Peers: base and peer. Measured on 2025-" in shown
     (anchor,) = set(re.findall(r"results\.md#(again\.[^)]*)", shown))
     assert f'id="{anchor}"' in unescape(made[at.topic_page("copy", "results")])
     (row,) = (line for line in shown.splitlines() if line.startswith("| Small"))

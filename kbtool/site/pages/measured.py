@@ -98,8 +98,9 @@ def verdict_line(kernel: Kernel, verdict: Verdict, here: str, more: str = "") ->
     run = verdict.headlines[0].newest.run
     results = f"{at.topic_page(kernel.id, 'results')}#{_again_anchor(run)}"
     again = at.link("Measure it again", results, here)
-    told = f"{inline(verdict.sentence(kernel.title))}{more} {again}."
-    return f'<div class="kb-verdict" markdown="block">\n\n{told}\n\n</div>'
+    told = f"{inline(verdict.stands(kernel.title))}{more} {again}."
+    scope = muted(inline(verdict.scope))
+    return f'<div class="kb-verdict" markdown="block">\n\n{told}\n\n{scope}\n\n</div>'
 
 
 def beside_peers(index: Index, kernel: Kernel, verdict: Verdict) -> list[str]:
