@@ -24,7 +24,7 @@ NOT_BETWEEN = "not timed between plain kernels"
 NOISY = "timed by noisy runs alone"
 WRONG = "wrong on this commit"
 
-COLUMNS = ("Between plain kernels", "In a chain", "Best peer ÷ ours, against")
+COLUMNS = ("Between plain kernels", "In a chain", "Peers")
 """What tables of headlines call the two means and the peers."""
 
 NO_BETWEEN = "not measured"

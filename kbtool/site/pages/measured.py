@@ -60,6 +60,16 @@ from kbtool.site.parts import compare_link, newer_noisy
 _MOST_POINTS = 400
 """The most points in one chart; with more, peers other than the baseline are only in the table."""
 
+_CEILING = (
+    "Share of ceiling: the least time that memory reads and arithmetic allow, at the rates that the"
+    " same run measured, ÷ our time; median over the cases, the largest below it. It can pass 100 %"
+    " where the rate was measured too low. Of reading: that run measured no rate of arithmetic."
+)
+_ANOTHER = (
+    "Another problem: the harness, or a file that it reads, was another one than in the newest run;"
+    " such a row is in no chart beside the others."
+)
+
 _RELATIVE = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log2")
 
 
@@ -176,6 +186,7 @@ def _standings(
     for one in shown:
         group, newer = one.newest, newer_than(every, one.newest)
         shares = group.ceiling_shares
+        of = "" if group.result.arithmetic_gflop_s else " of reading"
         lines.append(
             [
                 inline(group.title)
@@ -185,14 +196,24 @@ def _standings(
                 str(len(one.cases)),
                 passed_text(group.run),
                 *standing(one),
-                nowrap(f"{significant(100 * median(shares))} %")
+                nowrap(f"{significant(100 * median(shares))} %{of}")
                 + f" <br>{muted(nowrap(f'up to {significant(100 * max(shares))} %'))}"
                 if shares
                 else no_ratio(group.result),
+                f"{run_link(index, group.run, here)} <br>{commit_text(group.run)}",
             ]
         )
-    header = ["Case set", "Timed", "Right in the same run", *COLUMNS, "Share of ceiling"]
-    return join([HOW_TO_READ, stacked_table(header, lines, range(1, 5))])
+    header = [
+        "Case set", "Timed", "Right in the same run", *COLUMNS, "Share of ceiling", "Measured",
+    ]  # fmt: skip
+    return join(
+        [
+            HOW_TO_READ,
+            stacked_table(header, lines, range(1, 5)),
+            muted(_CEILING),
+            muted(_ANOTHER) if apart else None,
+        ]
+    )
 
 
 def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
