@@ -89,6 +89,21 @@ def test_it_finds_the_same_cases_for_drawn_shapes(
     assert DRAWN / 4 < answered < DRAWN
 
 
+def test_fields_that_most_shapes_do_without_are_folded_until_one_is_asked_for(
+    own: Served, visit: Open
+) -> None:
+    seen = visit(own.http)
+    opened(seen, own.http, "split_k_attention")
+    more = seen.page.locator("#kb-fastest details", has_text="More fields")
+    pages = more.get_by_label("page_size")
+    assert "page_size" in more.locator("summary").inner_text() and not pages.is_visible()
+    assert seen.page.locator("#kb-fastest form").get_by_label("Skv").is_visible()
+    more.locator("summary").click()
+    pages.fill("16")
+    opened(seen, own.http, "split_k_attention", seen.page.evaluate("location.hash"))
+    assert pages.is_visible() and pages.input_value() == "16"
+
+
 @pytest.mark.parametrize("way", ["http", "file"])
 def test_the_form_asks_and_the_address_keeps_what_was_asked(
     own: Served, visit: Open, answers: Answers, way: str

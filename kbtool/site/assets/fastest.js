@@ -21,6 +21,7 @@
   }
 
   function shown(value) {
+    if (value === null || value === undefined) return "none";
     var whole = text(value);
     return whole.length <= LONGEST ? whole : whole.slice(0, LONGEST - 1) + "…" + (Array.isArray(value) ? " (" + value.length + " values)" : "");
   }
@@ -189,7 +190,7 @@
     if (field.minimum !== null) made.min = field.minimum;
     if (field.maximum !== null) made.max = field.maximum;
     if (asked[field.name] !== null) made.value = asked[field.name];
-    if (field.values.indexOf(null) >= 0 || field.default === null) made.placeholder = "absent";
+    if (field.values.indexOf(null) >= 0 || field.default === null) made.placeholder = "none";
     made.addEventListener("input", function () {
       asked[field.name] = made.value === "" ? null : Number(made.value);
       answer();
@@ -224,10 +225,22 @@
       machine = name;
       answer();
     })]));
-    offered().forEach(function (field) {
+    offered().filter(function (field) { return field.default !== null; }).forEach(function (field) {
       made.append(labelled(field.name, gist(field.help), control(field)));
     });
     return made;
+  }
+
+  /* Fields that most shapes do without. */
+  function rarer() {
+    var fields = offered().filter(function (field) { return field.default === null; });
+    if (!fields.length) return "";
+    var made = el("div", { class: "kb-asked" });
+    fields.forEach(function (field) { made.append(labelled(field.name, gist(field.help), control(field))); });
+    var names = fields.map(function (field) { return field.name; }).join(", ");
+    var all = el("details", { class: "kb-figures" }, el("summary", {}, "More fields: " + names), made);
+    all.open = fields.some(function (field) { return asked[field.name] !== null; });
+    return all;
   }
 
   /* ---- the answer ---- */
@@ -367,7 +380,7 @@
     read();
     out = el("div", { "aria-live": "polite" });
     mount.textContent = "";
-    mount.append(form(), helps(), out);
+    mount.append(form(), rarer(), helps(), out);
     answer();
   }
 
