@@ -181,9 +181,10 @@ def _way(start: str, folder: str) -> str:
     return "" if way == "." else f"{way}/"
 
 
-def link(text: str, target: str, page: str) -> str:
-    """A link from ``page`` to ``target``; ``text`` is escaped already."""
-    return f"[{text or '–'}]({relative(target, page)})"
+def link(text: str, target: str, page: str, title: str = "") -> str:
+    """A link from ``page`` to ``target``; ``text`` and ``title`` are escaped already."""
+    titled = f' "{title}"' if title else ""
+    return f"[{text or '–'}]({relative(target, page)}{titled})"
 
 
 SECTIONS = {

@@ -24,7 +24,8 @@ from kbtool.ledger.repeat import commands
 from kbtool.ledger.rollup import Rollup
 from kbtool.ledger.worth import Worth, worths
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import build
+from kbtool.markdown.figures import build, instant
+from kbtool.markdown.markup import nowrap
 from kbtool.model.address import split_reference
 from kbtool.model.bug import Bug
 from kbtool.model.claim import Claim
@@ -460,6 +461,25 @@ class Index:
             return text or inline(bare.rpartition("/")[2].removesuffix(".md"))
         return at.link(text or self.titles[bare], target, page)
 
+    @cached_property
+    def run_at(self) -> dict[str, Run]:
+        """The page of a run → its last attempt."""
+        return {at.run_page(*key): attempts[-1] for key, attempts in self.runs.items()}
+
+    def run_title(self, run: Run) -> str:
+        """What ran, on which machine, and when; not escaped."""
+        what = run.source
+        if what in self.recipes:
+            what = self.recipes[what][1].title
+        elif what in self.forgotten:
+            what = self.forgotten[what][-1].title or what
+        return f"{what} ({run.made_on}, {instant(run.started)})"
+
+    def run_link(self, run: Run, page: str) -> str:
+        """A link to a run by its start; the title of the link is the run's id."""
+        target = at.run_page(run.session, run.id)
+        return nowrap(at.link(instant(run.started), target, page, run.id))
+
     def made_by(self, run: Run, page: str) -> str:
         """The recipe of a run, linked; else the script or the file that it is from."""
         if run.recipe is None:
@@ -522,8 +542,8 @@ class Index:
         for case in self.bugs.values():
             title = case.bug.title
             yield case.page, inline(case.title if alike[title] > 1 else title)
-        for session_id, run in self.runs:
-            yield at.run_page(session_id, run), inline(run)
+        for page, run in self.run_at.items():
+            yield page, inline(self.run_title(run))
         for sweep in self.sweeps.values():
             yield at.sweep_page(sweep.session, sweep.id), inline(sweep.id)
 

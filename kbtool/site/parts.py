@@ -203,8 +203,10 @@ def backlinks(index: Index, page: str, here: str | None = None) -> str:
     for mention in index.mentions.get(page, []):
         reasons.setdefault(mention.source, {})[mention.why] = None
     shown = list(reasons.items())[:MENTIONS]
-    # A run's title is its number: one line has them all.
-    runs = [index.link(source, here) for source, why in shown if list(why) == ["run"]]
+    # Runs are many: one line has them all.
+    runs = [
+        index.run_link(index.run_at[source], here) for source, why in shown if list(why) == ["run"]
+    ]
     rows = [
         f"{index.link(source, here)} ({', '.join(why)})"
         for source, why in shown

@@ -238,7 +238,7 @@ def test_a_pattern_shows_whether_validation_finds_its_bugs_put_back(root):
     made = unescape(pattern.page(index, index.patterns["P01"]))
     (row,) = [line for line in part(made, "put-back").splitlines() if ".md)" in line]
     assert f"../bugs/{LAST}/nan.md)" in row and "1 of 1" in row
-    assert run.machine.cpu in row and f"[{run.id}](../runs/{run.session}/{run.id}.md)" in row
+    assert run.machine.cpu in row and index.run_link(run, at.pattern_page("P01")) in row
     assert run.machine.cpu in card(made, "Seen on")
     path.write_text(json.dumps({**fields, "bugs": bugs[1:2]}))
     index = index_of(root)

@@ -350,10 +350,11 @@ def test_runs_are_listed_with_their_moment_and_one_line_names_them_all(root):
     put_run(root, 1)
     index = index_of(root)
     listed = unescape(run.listing(index))
-    assert "| Run | When | From |" in listed and ">2025-11-23 10:10 UTC<" in listed
+    assert "| Run | From | Session |" in listed and ">[2025-11-23 10:10 UTC](" in listed
     mentioned = recipe.page(index, *index.recipes["copy"]).partition("{#mentioned-by}")[2]
-    (line,) = (one for one in mentioned.splitlines() if "-copy](" in one)
-    assert line.startswith("- runs: [") and line.count("](") == 2
+    (line,) = (one for one in mentioned.splitlines() if "-copy.md" in one)
+    assert line.startswith('- runs: <span class="kb-nowrap">[2025-11-23 10:10 UTC](')
+    assert line.count("](") == 2
 
 
 def newest(root):

@@ -218,7 +218,7 @@ def test_the_data_of_compare_say_which_case_was_noisy(root: Path) -> None:
     assert {case["noise"] for case in loud["cases"]} == {WHY}
     assert {case["noise"] for case in quiet["cases"]} == {None}
     page = unescape(compare.page(index))
-    lines = [line for line in page.splitlines() if line.startswith("- [")]
+    lines = [line for line in page.splitlines() if line.startswith("- <span")]
     assert [", noisy;" in line for line in lines] == [True, False]
 
 

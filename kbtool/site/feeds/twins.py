@@ -115,7 +115,7 @@ def _twins(index: Index) -> Iterator[Twin]:
     for (session_id, run_id), attempts in index.runs.items():
         run = attempts[-1]
         yield _twin(
-            index, "run", run_id, f"Run {run_id}", at.run_page(session_id, run_id), run,
+            index, "run", run_id, index.run_title(run), at.run_page(session_id, run_id), run,
             RunDerived(headline=headline(run), attempts=len(attempts)),
             date=day_of(run), status=run.outcome,
         )  # fmt: skip

@@ -53,7 +53,7 @@ def page(index: Index) -> str:
         return join([page_title("Compare"), shown])
     cases = _cases(index)
     links = [
-        f"{index.link(at.run_page(run.session, run.id), at.COMPARE)}: {inline(run.source)},"
+        f"{index.run_link(run, at.COMPARE)}: {inline(run.source)},"
         f" {inline(', '.join([_words(run), *cases.get(run.id, [])]))}{', noisy' * _noisy(results)};"
         f" {_arms(run, results)}"
         for run, results in runs[:_LISTED]

@@ -25,7 +25,6 @@ from kbtool.site.pages.times import (
     commit_text,
     page_of,
     passed_text,
-    run_link,
     short_commit,
 )
 
@@ -127,7 +126,7 @@ def _runs(index: Index, every: Sequence[Group], here: str) -> str:
     for group in every:
         lines.append(
             [
-                run_link(index, group.run, here),
+                index.run_link(group.run, here),
                 commit_text(group.run),
                 inline(group.label),
                 against(group, group.result.baseline),

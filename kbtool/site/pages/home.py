@@ -16,8 +16,8 @@ from kbtool.ledger.measured import (
     of_one_problem,
 )
 from kbtool.markdown.chart import sparkline
-from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import UNKNOWN, instant, many, significant
+from kbtool.markdown.escape import inline
+from kbtool.markdown.figures import UNKNOWN, many, significant
 from kbtool.markdown.markup import (
     admonition,
     bullets,
@@ -27,7 +27,6 @@ from kbtool.markdown.markup import (
     join,
     muted,
     nothing,
-    nowrap,
     stacked_table,
 )
 from kbtool.model.kernel import Kernel
@@ -259,7 +258,7 @@ def _result(
         *standing(one),
         (sparkline(label, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))))
         + (f" <br>{muted(f'without {of_another_problem(others)}')}" if others else ""),
-        index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
+        index.run_link(run, at.HOME)
         + _cut_short(newest)
         + (f" <br>{muted(newer_noisy(index, newer.run, at.HOME))}" if newer else ""),
     ]
@@ -305,8 +304,8 @@ def _runs(index: Index) -> str:
         return nothing("No recipe was run in this knowledge base yet.")
     rows = [
         [
-            index.link(at.run_page(run.session, run.id), at.HOME, code(run.id)),
-            nowrap(instant(run.started)),
+            index.run_link(run, at.HOME),
+            index.made_by(run, at.HOME),
             inline(run.made_on),
             chip(run.outcome),
             inline(clipped(headline(run), 160)) or "–",
@@ -314,7 +313,7 @@ def _runs(index: Index) -> str:
         for run in runs
     ]
     more = f"\n\n[Every run]({at.RUNS})"
-    return stacked_table(["Run", "When", "Machine", "Status", "Result"], rows) + more
+    return stacked_table(["Run", "From", "Machine", "Status", "Result"], rows) + more
 
 
 def _bugs(index: Index) -> str:

@@ -12,7 +12,6 @@ from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import (
     benchmark,
     build,
-    instant,
     many,
     noise_reason,
     validation,
@@ -25,7 +24,6 @@ from kbtool.markdown.markup import (
     facts,
     join,
     nothing,
-    nowrap,
     stacked_table,
     table,
 )
@@ -79,11 +77,7 @@ def listing(index: Index) -> str:
     rows = []
     for kernel in index.kernels.values():
         runs = index.runs_of(kernel=kernel.id)
-        newest = (
-            index.link(at.run_page(runs[0].session, runs[0].id), at.KERNELS, code(runs[0].id))
-            if runs
-            else "never run"
-        )
+        newest = index.run_link(runs[0], at.KERNELS) if runs else "never run"
         rows.append(
             [
                 index.link(at.kernel_page(kernel.id), at.KERNELS),
@@ -308,7 +302,7 @@ def _newest(index: Index, kernel: Kernel, here: str) -> list[str]:
     shown = sorted(every[:_MOST_RUNS], key=lambda run: run.source)
     lines = [
         [
-            _run(index, run, here),
+            index.run_link(run, here),
             index.made_by(run, here),
             inline(clipped(", ".join(f"{name}={value}" for name, value in _set(index, run)), 100)),
             inline(_where(run)[1]),
@@ -367,11 +361,11 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
         run, tested = checked
         worst = worst_error(tested)
         share = f", worst error {figure(worst)} of its bound" if worst is not None else ""
-        left = f"{_run(index, run, here)}{_age(index, run)}: {cases_passed(tested)}{share}"
+        left = f"{index.run_link(run, here)}{_age(index, run)}: {cases_passed(tested)}{share}"
     if timed:
         run, bench = timed
         noise, newer = noise_reason(bench), every[0][0] if every[0][0] is not run else None
-        right = f"{_run(index, run, here)}{_age(index, run)}: " + (
+        right = f"{index.run_link(run, here)}{_age(index, run)}: " + (
             f"– {inline(noise)}" if noise else f"{many(len(bench.cases), 'case')} timed"
         )
         right += f"; {newer_noisy(index, newer, here)}" if newer else ""
@@ -395,10 +389,6 @@ def _same_sources(one: Run, other: Run) -> bool:
     if not both:
         return first.sha256 == second.sha256
     return all(first.sources[path] == second.sources[path] for path in both)
-
-
-def _run(index: Index, run: Run, here: str) -> str:
-    return nowrap(index.link(at.run_page(run.session, run.id), here, instant(run.started)))
 
 
 def _why(run: Run, kind: str) -> str:

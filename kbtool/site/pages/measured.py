@@ -52,7 +52,6 @@ from kbtool.site.pages.times import (
     meanings,
     passed_text,
     results_anchor,
-    run_link,
     standing,
 )
 from kbtool.site.parts import compare_link, newer_noisy
@@ -442,7 +441,7 @@ def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
         changed = " and uncommitted changes" if run.repository.dirty else ""
         changed += f", {OLDER}" if index.is_older(run) else ""
         parts += [
-            f"{anchor(_again_anchor(run))}{titles}: run of {run_link(index, run, here)},"
+            f"{anchor(_again_anchor(run))}{titles}: run of {index.run_link(run, here)},"
             f" commit {commit_text(run)}{changed}, {comparison}. To measure it again:",
             block("\n".join(index.commands(run))),
         ]

@@ -74,7 +74,7 @@ def _verdicts(index: Index, among: Sequence[Mutant], here: str) -> str:
                 chip(verdict(one)),
                 f"{len(one.killed_by)} of {len(result.cases)}",
                 _bound(result, one),
-                index.link(at.run_page(run.session, run.id), here, code(run.id)),
+                index.run_link(run, here),
             ]
         )
     header = [

@@ -320,7 +320,7 @@ def _worth(index: Index, pattern: Pattern, here: str) -> str:
             chip("none any more" if gained_before(found, worth) else worth.verdict),
             factor(worth.one.gain),
             f"{worth.gains} of {len(worth.one.cases)}" if worth.one.cases else "",
-            index.link(at.run_page(worth.run.session, worth.run.id), here, code(worth.run.id))
+            index.run_link(worth.run, here)
             + (f" {muted('the newest')}" if id(worth) in newest_of else ""),
         ]
         for worth in found[:NEWEST]
@@ -398,13 +398,13 @@ def _put_back(index: Index, pattern: Pattern, here: str) -> str:
         judged = _judged(index, case) if case else []
         if case and judged:
             found = sum(one.one.verdict == "killed" for one in judged)
-            runs = dict.fromkeys(one.run.id for one in judged)
+            runs = {one.run.id: one.run for one in judged}.values()
             rows.append(
                 [
                     index.link(case.page, here),
                     f"{found} of {len(judged)}",
                     ", ".join(_machines(judged)),
-                    ", ".join(index.link(index.run_page(run) or run, here) for run in runs),
+                    ", ".join(index.run_link(run, here) for run in runs),
                 ]
             )
     header = ["Bug put back", "Edits that validation found", "Machine", "Newest runs"]
@@ -483,7 +483,7 @@ def _step_times(index: Index, pattern: Pattern, here: str) -> str:
 
 def _where(index: Index, step: TimedStep, here: str) -> str:
     if step.run is not None:
-        return index.link(at.run_page(step.session, step.run.id), here)
+        return index.run_link(step.run, here)
     return session_cell(index, index.sessions[step.session], here)
 
 

@@ -58,8 +58,7 @@ def listing(index: Index) -> str:
     for name, (pattern, recipe) in index.recipes.items():
         runs = index.runs_of(recipe=name)
         newest = (
-            index.link(at.run_page(runs[0].session, runs[0].id), at.RECIPES, code(runs[0].id))
-            + f" {chip(runs[0].outcome)}"
+            index.run_link(runs[0], at.RECIPES) + f" {chip(runs[0].outcome)}"
             if runs
             else "never run"
         )

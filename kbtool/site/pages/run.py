@@ -15,7 +15,6 @@ from kbtool.markdown.markup import (
     facts,
     join,
     nothing,
-    nowrap,
     optional,
     stacked_table,
     table,
@@ -56,13 +55,12 @@ def listing(index: Index) -> str:
 
 def rows(index: Index, runs: Sequence[Run], here: str) -> str:
     """A table of runs."""
-    header = ["Run", "When", "From", "Session", "Machine", "Status", "Result"]
+    header = ["Run", "From", "Session", "Machine", "Status", "Result"]
     return stacked_table(
         header,
         [
             [
-                index.link(at.run_page(run.session, run.id), here, code(run.id)),
-                nowrap(instant(run.started)),
+                index.run_link(run, here),
                 index.made_by(run, here),
                 _session(index, run, here),
                 inline(run.made_on),
@@ -86,7 +84,7 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
     told = "step-1" if run.origin == "file" else "machine"
     return join(
         [
-            page_title(f"Run {inline(run.id)}"),
+            page_title(index.titles[here]),
             crumb(here, at.RUNS, "Runs", run.id),
             facts(
                 [

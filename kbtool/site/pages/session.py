@@ -306,7 +306,7 @@ def _costs(index: Index, session: Session) -> str:
 def _runs(index: Index, session: Session, here: str) -> str:
     rows = [
         [
-            index.link(at.run_page(run.session, run.id), here, code(run.id)),
+            index.run_link(run, here),
             index.made_by(run, here),
             chip(run.outcome),
             inline(headline(run)),

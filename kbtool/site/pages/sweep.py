@@ -101,8 +101,8 @@ def _what(sweep: Sweep, cell: Cell) -> list[str]:
 
 
 def _ran(index: Index, run: str | None, here: str) -> str:
-    target = index.run_page(run) if run else None
-    return index.link(target, here, code(run or "")) if target else ""
+    known = _record(index, run)
+    return index.run_link(known, here) if known else ""
 
 
 def _found(index: Index, cell: Cell) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from kbtool.ledger.headline import Headline
 from kbtool.ledger.measured import Group, Machine, Pairs
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import instant, significant, validation
+from kbtool.markdown.figures import significant, validation
 from kbtool.markdown.markup import bullets, folded, muted, no_ratio, nowrap
 from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
-from kbtool.site.index import Index
 from kbtool.steps.base import not_reached
 
 OLDER = "older than the sources"
@@ -83,11 +82,6 @@ def passed_text(run: Run) -> str:
     return nowrap(
         f"{checked.cases_passed} of {len(checked.cases)}{not_reached(checked.not_reached)}"
     )
-
-
-def run_link(index: Index, run: Run, here: str) -> str:
-    """A link to a run, by its start time."""
-    return nowrap(index.link(page_of(run), here, instant(run.started)))
 
 
 def page_of(run: Run) -> str:

@@ -21,7 +21,6 @@ from kbtool.site.pages.times import (
     OLDER,
     commit_text,
     ratio_text,
-    run_link,
 )
 from kbtool.site.parts import newer_noisy
 from kbtool.steps.benchmark.page import ceiling
@@ -81,7 +80,7 @@ def _rungs(
         "Variant", "Architectures", "Right in the same run", f"{code(order[0])} ÷ it",
         f"{inline(group.result.baseline)} ÷ it", "Default choice ÷ it", "Workspace (bytes)",
     ]  # fmt: skip
-    run = run_link(index, group.run, here)
+    run = index.run_link(group.run, here)
     age = f", {OLDER}" if index.is_older(group.run) else ""
     noise = f", {inline(why)}" if (why := group.noise_reason) else ""
     noise += f"; {newer_noisy(index, newer.run, here)}" if newer else ""
