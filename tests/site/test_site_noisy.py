@@ -253,7 +253,7 @@ def test_a_noisy_run_is_shown_as_noisy_even_if_its_older_record_says_passed(
     record["status"] = record["steps"][-1]["status"] = status
     pages = make(tmp_path / "kb", record)
     shown = {
-        at.run_page(trees.session_id(0), record["id"]): "Status",
+        at.run_page(trees.session_id(0), record["id"]): "of the cores meanwhile",
         at.RUNS: record["id"],
         at.HOME: "10:10",
         at.session_page(trees.session_id(0)): record["id"],

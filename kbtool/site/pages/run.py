@@ -13,12 +13,14 @@ from kbtool.markdown.markup import (
     chip,
     clipped,
     facts,
+    folded,
     join,
     nothing,
     optional,
     stacked_table,
     table,
 )
+from kbtool.model.kinds import declared
 from kbtool.model.kinds.logged import ImportResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline
@@ -82,13 +84,15 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
     run = attempts[-1]
     here = at.run_page(run.session, run.id)
     told = "step-1" if run.origin == "file" else "machine"
+    answer, checks, preparation = _results(index, run, here)
     return join(
         [
             page_title(index.titles[here]),
             crumb(here, at.RUNS, "Runs", run.id),
+            f"{chip(run.outcome)} {inline(headline(run))}".rstrip(),
+            *_warnings(run),
             facts(
                 [
-                    ("Status", chip(run.outcome)),
                     ("Recipe" if run.recipe else "From", index.made_by(run, here)),
                     ("Kernel", index.link(at.kernel_page(run.kernel), here) if run.kernel else ""),
                     ("Session", _session(index, run, here)),
@@ -104,19 +108,28 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
                     ("Attempt", str(run.attempt) if run.attempt > 1 else ""),
                 ]
             ),
-            inline(headline(run)),
-            "The record was written from the journal after kbtool was stopped."
-            if run.recovered
-            else None,
-            section("Run it again", "again", _again(index, run)),
+            *answer,
+            *checks,
             section("Steps", "steps", _steps(index, run, here)),
-            *_results(index, run, here),
+            section("Run it again", "again", _again(index, run)),
+            *preparation,
             _machine(run),
             _identity(run),
             _attempts(attempts),
             backlinks(index, here),
         ]
     )
+
+
+def _warnings(run: Run) -> Iterator[str]:
+    """What a reader must know before the figures."""
+    if run.repository.changed_during_run:
+        yield admonition("warning", "Changed", "The code changed while the run was under way.")
+    if run.recovered:
+        yield admonition(
+            "warning", "Stopped",
+            "The record was written from the journal after kbtool was stopped.",
+        )  # fmt: skip
 
 
 def _where(run: Run) -> str:
@@ -176,18 +189,29 @@ def _steps(index: Index, run: Run, here: str) -> str:
     return stacked_table(header, shown, {0, 3, 4})
 
 
-def _results(index: Index, run: Run, here: str) -> list[str]:
-    """One section per step with a result."""
+def _results(index: Index, run: Run, here: str) -> tuple[list[str], list[str], list[str]]:
+    """One section per step with a result: what the run was made for and what failed, the last
+    first; then the validations; then what only prepares, folded."""
     links = RunLinks(index, run, here)
-    return [
-        section(
-            inline(step.title), f"step-{number}",
-            block(step.error) if step.error else None,
-            kind_of(step.result).page(step.result, links) if step.result else None,
-        )
-        for number, step in enumerate(run.steps, 1)
-        if has_section(step)
-    ]  # fmt: skip
+    answer: list[str] = []
+    checks: list[str] = []
+    preparation: list[str] = []
+    for number, step in enumerate(run.steps, 1):
+        if not has_section(step):
+            continue
+        error = block(step.error) if step.error else None
+        shown = kind_of(step.result).page(step.result, links) if step.result else None
+        prepared = declared(step.kind).prepares and step.outcome == "passed"
+        if prepared and shown:
+            shown = folded(inline(step.message or step.title), shown)
+        made = section(inline(step.title), f"step-{number}", error, shown)
+        if prepared:
+            preparation.append(made)
+        elif step.kind == "validate" and step.outcome == "passed":
+            checks.append(made)
+        else:
+            answer.insert(0, made)
+    return answer, checks, preparation
 
 
 @dataclass(frozen=True)
@@ -267,14 +291,13 @@ def _machine(run: Run) -> str:
     if state.dirty is not None:
         lines.append(["work tree", "changed" if state.dirty else "clean"])
     box = None
-    if state.changed_during_run:
-        box = admonition("warning", "Changed", "The code changed while the run was under way.")
     if run.origin == "file":
         box = admonition(
             "note", "Not where it was measured",
             "This is the machine that read the file. What the file says of its own stands above.",
         )  # fmt: skip
-    return section("Machine and code", "machine", box, table(["What", "Value"], lines))
+    shown = folded(f"{_where(run)}; commit {_commit(run)}", table(["What", "Value"], lines))
+    return section("Machine and code", "machine", box, shown)
 
 
 def _identity(run: Run) -> str:
@@ -290,9 +313,11 @@ def _identity(run: Run) -> str:
     return section(
         "What took part", "identity",
         f"Problem: {code(run.identity.problem_digest[:12])}, one hash of its files without the"
-        " manifest; runs with another one are never ranked together with this. Every file of the"
-        " knowledge base that its steps read, by SHA-256:",
-        stacked_table(["Part", "File", "Content"], files),
+        " manifest; runs with another one are never ranked together with this.",
+        folded(
+            f"Every file of the knowledge base that its steps read, by SHA-256: {len(files)}",
+            stacked_table(["Part", "File", "Content"], files),
+        ),
         f"Packages: {inline(', '.join(packages))}" if packages else None,
     )  # fmt: skip
 
