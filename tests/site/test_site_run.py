@@ -88,3 +88,11 @@ def test_warnings_stand_between_the_status_and_the_rest(root: Path) -> None:
     calm = {**template(root)["repository"], "changed_during_run": False}
     put_run(root, 2, repository=calm)
     assert "!!! warning" not in newest(index_of(root))
+
+
+def test_a_flag_is_a_word_of_its_own_and_stands_once(root: Path) -> None:
+    steps = copy.deepcopy(template(root)["steps"])
+    steps[1]["result"]["flags"] = ["-O3", "-DA_B", "-O3"]
+    put_run(root, 1, steps=steps)
+    flags = '<span class="kb-flags"><code>-O3</code> <code>-DA_B</code></span>'
+    assert f"Flags: {flags}" in newest(index_of(root))

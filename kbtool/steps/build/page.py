@@ -24,9 +24,15 @@ def page(result: BuildResult, links: Links) -> str:
                     ("Cache", _cache(result)),
                 ]
             ),
-            f"Flags: {code(' '.join(result.flags))}" if result.flags else None,
+            _flags(result) if result.flags else None,
         ]
     )
+
+
+def _flags(result: BuildResult) -> str:
+    """Each flag once, however many compilers got it."""
+    flags = " ".join(map(code, dict.fromkeys(result.flags)))
+    return f'Flags: <span class="kb-flags">{flags}</span>'
 
 
 def _packages(result: BuildResult) -> str:
