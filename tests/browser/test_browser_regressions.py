@@ -13,10 +13,14 @@ def test_an_earlier_commit_is_opened_and_compared_case_by_case(own, visit, width
     assert overview.locator("tbody tr").count() >= 2
     overview.locator("tbody a[href^='#']").first.click()
     assert seen.page.evaluate("location.hash").startswith("#split_k")
-    folded = seen.page.locator("details:has(table)").first
-    table = folded.locator("table")
+    said = seen.page.locator("article h1 + p").inner_text()
+    assert said.startswith("Nothing slower at the newest commits. Over all kernels and machines: ")
+    unchanged = seen.page.locator("article details", has_text="cases unchanged").first
+    assert not unchanged.locator("table").is_visible()
+    folded = seen.page.locator("details:has(> summary:has-text('Compared with'))").first
+    table = folded.locator("table").first
     assert not table.is_visible()
-    folded.locator("summary").click()
+    folded.locator("summary").first.click()
     table.wait_for(state="visible")
     heads = table.locator("th").all_text_contents()
     assert [head.strip() for head in heads][:4] == [

@@ -9,11 +9,12 @@ from pathlib import Path
 import site_trees as trees
 
 from kbtool.cli.compare import compared
-from kbtool.ledger.timings.commits import has_case, lines
+from kbtool.ledger.timings.commits import Lines, has_case, lines
 from kbtool.ledger.timings.verdict import answer
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import home, regressions
+from kbtool.site.pages.compare import case_sets
 from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]
@@ -34,11 +35,42 @@ def test_the_page_says_what_the_command_says():
         for one in line.beside:
             told = answer(one.rows, "the newest")
             assert (told if has_case(one) else "No case in common with") in made
+        first = line.beside[0].b.runs
+        for one in case_sets(index, first):
+            heads = [head for head in made.split("\n") if head.startswith("## ")]
+            assert any(line.commits[0].commit[:8] in head and one in head for head in heads)
         if line.before is not None:
             earlier, newest = (side.newest.commit[:8] for side in (line.before.a, line.before.b))
             assert f"kbtool compare {earlier} {newest}" in made
             assert compared(index.base, (earlier, newest), None).answer == line.before.answer
     for (kernel, machine), timed in found.alone.items():
         assert all(one.commit[:8] in made for one in timed), (kernel, machine)
+    rows = [row for line in found.found if line.before for row in line.before.rows]
+    assert not any(row.verdict == "slower" for row in rows)
+    said = f"all kernels and machines: {answer(rows, 'the newest')}."
+    assert f"**Nothing slower at the newest commits**. Over {said}" in made
     anchors = re.findall(r'id="([^"]+)"|\{#([^}]+)\}', made)
     assert len(anchors) == len(set(anchors))
+
+
+def test_the_first_sentence_says_what_became_slower_and_where(monkeypatch):
+    index = Index(KnowledgeBase(REPOSITORY))
+    line = next(line for line in lines(entry.record for entry in index.base.runs).found)
+    before = line.before
+    assert before is not None
+
+    def said(verdict, changed):
+        rows = [row._replace(verdict=verdict) for row in before.rows[:changed]]
+        one = before._replace(rows=[*rows, *before.rows[changed:]])
+        made = line._replace(beside=[one, *line.beside[1:]])
+        monkeypatch.setattr(regressions, "lines", lambda runs: Lines([made], {}))
+        return html.unescape(regressions.page(index)).split("\n\n")
+
+    page = said("slower", 2)
+    assert page[1].startswith("**2 cases slower at the newest commits**, in [Split-K GEMM, ")
+    assert f"](#split_k_gemm-NVIDIA-H200-{line.commits[0].commit[:8]}). Over all" in page[1]
+    shown = next(part for part in page if part.startswith("| Case |"))
+    assert len(shown.split("\n")) == 2 + 2
+    assert f"<summary>{len(before.rows) - 2} cases unchanged</summary>" in "\n".join(page)
+    unknown = said("too_noisy", len(before.rows))[1]
+    assert unknown.startswith("**Whether anything became slower is not known**. Over all")

@@ -6,7 +6,7 @@ calls one function, because a page opened from a disk may load a script but read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -108,12 +108,16 @@ def _cases(index: Index) -> dict[str, list[str]]:
     return found
 
 
-def _sets(index: Index, run: Run, results: list[BenchmarkResult]) -> list[str]:
-    """The case sets that a run timed, by their titles."""
-    kernel = index.kernels.get(run.kernel or "")
+def case_sets(index: Index, runs: Sequence[Timed]) -> list[str]:
+    """The case sets that runs of one kernel timed, by their titles."""
+    kernel = index.kernels.get(runs[0].run.kernel or "")
     known = kernel.case_sets if kernel else {}
     names = dict.fromkeys(
-        case.case_set for result in results for case in result.cases if case.case_set
+        case.case_set
+        for one in runs
+        for result in one.results
+        for case in result.cases
+        if case.case_set
     )
     return [known[name].title if name in known else name for name in names]
 
@@ -155,7 +159,7 @@ def scripts(index: Index) -> dict[str, bytes]:
             "label": ", ".join([_words(run), *cases.get(run.id, []), *["noisy"] * _noisy(results)]),
             "commit": (run.repository.commit or "")[:12],
             "card": run.made_on,
-            "sets": _sets(index, run, results) or [""],
+            "sets": case_sets(index, [Timed(run, results)]) or [""],
             "noisy": _noisy(results),
             "arms": _arm_names(results),
             "baseline": results[-1].baseline,

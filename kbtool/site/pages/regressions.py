@@ -24,6 +24,7 @@ from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.compare import case_sets
 from kbtool.site.parts import case_title, page_title, section
 
 
@@ -43,21 +44,47 @@ def page(index: Index) -> str:
     if not found:
         why = "No data because no two commits were timed under the same conditions, in quiet runs."
         return join([page_title("Regressions"), nothing(why), _alone(index, alone)])
-    header = ["Kernel", "Machine", "Newest commit", "Compared with", "Verdict"]
+    header = ["Kernel", "Machine", "Cases", "Newest commit", "Compared with", "Verdict"]
     return join(
         [
             page_title("Regressions"),
-            "The newest commit of each kernel compared with the last one before it, case by case,"
-            " by the verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or"
-            " more, and by more than runs of the same code do (the spread). Open any other commit"
-            " below to compare with it. Only commits that were timed for the same problem under"
-            " the same conditions stand together. Commits are in the order in which they were first"
-            " timed.",
+            _slower(index, found),
+            folded("How it is computed", _HOW),
             stacked_table(header, [_overview(index, line) for line in found]),
             *(_section(index, line) for line in found),
             _alone(index, alone),
         ]
     )
+
+
+_HOW = (
+    "The newest commit of each kernel is compared with the last one before it, case by case, by the"
+    " verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or more, and by more"
+    " than runs of the same code do (the spread). Open any other commit below to compare with it."
+    " Only commits that were timed for the same problem under the same conditions stand together."
+    " Commits are in the order in which they were first timed."
+)
+
+
+def _slower(index: Index, found: Sequence[Line]) -> str:
+    """Whether anything became slower, over all the newest commits, and where."""
+    compared = [(line, line.before) for line in found if line.before]
+    rows = [row for _, before in compared for row in before.rows]
+    places = [
+        at.link(_title(index, line), f"{at.REGRESSIONS}#{_anchor(line)}", at.REGRESSIONS)
+        for line, before in compared
+        if before.of("slower")
+    ]
+    slower = sum(row.verdict == "slower" for row in rows)
+    judged = any(row.verdict in {"same", "faster", "slower"} for row in rows)
+    told = (
+        f"**{many(slower, 'case')} slower at the newest commits**, in {'; '.join(places)}"
+        if places
+        else "**Nothing slower at the newest commits**"
+        if judged
+        else "**Whether anything became slower is not known**"
+    )
+    return f"{told}. Over all kernels and machines: {inline(answer(rows, 'the newest'))}."
 
 
 def _overview(index: Index, line: Line) -> list[str]:
@@ -67,7 +94,7 @@ def _overview(index: Index, line: Line) -> list[str]:
     )
     before = line.before
     told = (code(_commit(before.a.newest)), inline(_answer(before))) if before else ("", _NO_CASE)
-    return [kernel, inline(line.machine), newest, *told]
+    return [kernel, inline(line.machine), inline(_cases(index, line)), newest, *told]
 
 
 _NO_CASE = "no other commit timed any of its cases"
@@ -75,8 +102,6 @@ _NO_CASE = "no other commit timed any of its cases"
 
 def _section(index: Index, line: Line) -> str:
     newest, before = line.commits[0], line.before
-    kernel = index.kernels.get(line.kernel)
-    title = f"{inline(kernel.title if kernel else line.kernel)}, {inline(line.machine)}"
     parts = [f"Newest commit: {_told(index, newest)}."]
     if before is None:
         parts.append(nothing(f"Not compared because {_NO_CASE}."))
@@ -90,8 +115,23 @@ def _section(index: Index, line: Line) -> str:
     apart = [_told(index, one.a.newest) for one in others if not has_case(one)]
     if apart:
         parts.append(f"No case in common with {', '.join(apart)}.")
-    when = f"{newest.run.started:%Y-%m-%d}, {_commit(newest)}"
-    return section(f"{title}, {when}", _anchor(line), *parts)
+    return section(_title(index, line), _anchor(line), *parts)
+
+
+def _title(index: Index, line: Line) -> str:
+    """The kernel, the machine, the newest commit and the case sets."""
+    kernel, newest = index.kernels.get(line.kernel), line.commits[0]
+    title = (
+        f"{kernel.title if kernel else line.kernel}, {line.machine},"
+        f" {newest.run.started:%Y-%m-%d}, {_commit(newest)}"
+    )
+    cases = _cases(index, line)
+    return inline(f"{title}: {cases}" if cases else title)
+
+
+def _cases(index: Index, line: Line) -> str:
+    """The case sets that the newest commit timed; older records do not name them."""
+    return "; ".join(case_sets(index, line.beside[0].b.runs))
 
 
 def _anchor(line: Line) -> str:
@@ -133,14 +173,19 @@ def _alone(index: Index, alone: Mapping[tuple[str, str], Sequence[Timed]]) -> st
 
 def _body(index: Index, one: Comparison) -> str:
     kernel = index.kernels.get(one.a.newest.run.kernel or "")
-    rows = [_row(kernel, row) for row in told(one.rows)]
-    alone = len(one.rows) - len(rows)
+    shown = told(one.rows)
+    changed = [_row(kernel, row) for row in shown if row.verdict != "same"]
+    same = [_row(kernel, row) for row in shown if row.verdict == "same"]
+    alone = len(one.rows) - len(shown)
     header = ["Case", "Verdict", "Newest ÷ earlier", "Spread", "Earlier (µs)", "Newest (µs)", "Why"]
     commands = f"kbtool compare {_commit(one.a.newest)} {_commit(one.b.newest)}"
     return join(
         [
             bullets(map(inline, one.notes)) if one.notes else None,
-            slim_table(header, rows, range(2, 6)) if rows else None,
+            slim_table(header, changed, range(2, 6)) if changed else None,
+            folded(f"{many(len(same), 'case')} unchanged", slim_table(header, same, range(2, 6)))
+            if same
+            else None,
             f"{many(alone, 'case')} of one commit alone {'is' if alone == 1 else 'are'} left out."
             if alone
             else None,
