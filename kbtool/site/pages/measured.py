@@ -199,7 +199,7 @@ def _standings(
                 + f" <br>{muted(nowrap(f'up to {significant(100 * max(shares))} %'))}"
                 if shares
                 else no_ratio(group.result),
-                f"{run_link(index, group.run, here)} <br>{commit_text(group.run)}",
+                f"{index.run_link(group.run, here)} <br>{commit_text(group.run)}",
             ]
         )
     header = [
