@@ -102,8 +102,8 @@ def timings(session: str, run: str) -> str:
 
 
 def compare(run: str, arm: str) -> str:
-    """The page that compares, with an arm of a run as the one that is looked at."""
-    return f"{COMPARE}#a={quote(f'{run}/{arm}', safe='/')}"
+    """The page that compares, with an arm of a run as the one that is judged."""
+    return f"{COMPARE}#b={quote(f'{run}/{arm}', safe='/')}"
 
 
 def published(target: str) -> str:

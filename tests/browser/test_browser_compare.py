@@ -95,24 +95,51 @@ def test_the_newest_run_is_compared_with_its_baseline(timed: Served, visit: Open
     base = timed.bases()[way]
     seen = visit(base)
     opened(seen, base)
-    assert f"#a={NEW}/ours&b={NEW}/theirs" in seen.page.url
+    assert f"#a={NEW}/theirs&b={NEW}/ours" in seen.page.url
+    legends = seen.page.locator("#kb-compare legend").all_inner_texts()
+    assert legends == ["A, the reference", "B, which is judged"]
     assert [(row[0], row[3], row[4]) for row in rows(seen)] == [
-        ("words about set: S=64", "4.00", "slower"),
-        ("words about set: S=128", "0.250", "faster"),
-        ("words about set: S=256", "1.01", "same"),
+        ("words about set: S=64", "0.250", "faster"),
+        ("words about set: S=128", "4.00", "slower"),
+        ("words about set: S=256", "0.988", "same"),
         ("words about set: other", "1.00", "same"),
     ]
-    said = "B is slower in 1 of 4 cases, by 300 %; faster in 1 of 4 cases, by 75 %; 1 missing"
+    said = (
+        "B (ours) is slower than A (theirs) in 1 of 4 cases, by 300 %;"
+        " faster in 1 of 4 cases, by 75 %; 1 missing"
+    )
     assert seen.page.locator("#kb-answer").inner_text() == said
     assert facts(seen) == {
         "Cases compared": "4", "B slower": "1", "B faster": "1", "Same": "2",
-        "Geometric mean, B ÷ A": "1.00", "Largest loss": "4.00 × at S=64",
-        "Largest gain": "0.250 × at S=128",
+        "Geometric mean, B ÷ A": "0.997", "Largest loss": "4.00 × at S=128",
+        "Largest gain": "0.250 × at S=64",
     }  # fmt: skip
     assert "of one run" in seen.page.locator("#kb-compare").inner_text()
     assert "refused: faster than the card can read" in (
         seen.page.locator("#kb-compare").text_content() or ""
     )
+
+
+@pytest.mark.parametrize("arm", ["ours", "theirs"])
+def test_the_baseline_is_the_reference_of_what_a_link_names(
+    timed: Served, visit: Open, arm: str
+) -> None:
+    seen = visit(timed.http)
+    opened(seen, timed.http, f"#b={OLD}/{arm}")
+    chosen = sorted(seen.page.url.partition("#")[2].split("&"))
+    assert chosen == [f"a={OLD}/theirs", f"b={OLD}/ours"]
+    opened(seen, timed.http, f"#a={OLD}/ours&b={OLD}/theirs")
+    assert f"#a={OLD}/ours&b={OLD}/theirs" in seen.page.url
+    opened(seen, timed.http, "#b=nowhere/ours")
+    assert "this site has no run nowhere." in seen.page.locator("#kb-compare").inner_text()
+
+
+def test_a_run_is_chosen_in_the_full_width_of_its_box(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http)
+    opened(seen, timed.http)
+    run, box = (seen.page.locator(f"{place}").first.bounding_box() for place in (
+        "#kb-a-run", "#kb-compare fieldset label:has(#kb-a-run)"))  # fmt: skip
+    assert run and box and run["width"] > 0.98 * box["width"]
 
 
 def test_two_runs_on_two_machines(timed: Served, visit: Open) -> None:
@@ -159,10 +186,10 @@ def test_different_clocks_show_a_warning(
 def test_selecting_another_run_keeps_the_arm(timed: Served, visit: Open) -> None:
     seen = visit(timed.http)
     opened(seen, timed.http)
-    assert f"b={NEW}/theirs" in seen.page.url
-    seen.page.get_by_label("Run").nth(1).select_option(OLD)
-    seen.page.wait_for_url(lambda url: f"#a={NEW}/ours&b={OLD}/ours" in unquote(url))
-    assert seen.page.evaluate("document.activeElement.id") == "kb-b-run"
+    assert f"a={NEW}/theirs" in seen.page.url
+    seen.page.get_by_label("Run").nth(0).select_option(OLD)
+    seen.page.wait_for_url(lambda url: f"#a={OLD}/ours&b={NEW}/ours" in unquote(url))
+    assert seen.page.evaluate("document.activeElement.id") == "kb-a-run"
 
 
 def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open) -> None:
@@ -172,7 +199,7 @@ def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open)
     seen.page.get_by_label("Only what changed").check()
     seen.page.get_by_role("button", name="B ÷ A").click()
     shown = rows(seen)
-    assert [row[0] for row in shown] == ["words about set: S=128", "words about set: S=64"]
+    assert [row[0] for row in shown] == ["words about set: S=64", "words about set: S=128"]
     # Hidden rows count in the figures; filtered ones do not.
     assert facts(seen)["Same"] == "1"
     address = seen.page.url
@@ -184,8 +211,8 @@ def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open)
     seen.page.get_by_label("Cases with").fill("nothing has this")
     assert "No case passes the filters" in seen.page.locator("#kb-compare").inner_text()
     arm = seen.page.get_by_label("Implementation").first
-    arm.select_option("theirs")
-    seen.page.wait_for_url(lambda url: f"a={NEW}/theirs" in unquote(url))
+    arm.select_option("ours")
+    seen.page.wait_for_url(lambda url: f"a={NEW}/ours" in unquote(url))
     assert seen.page.evaluate("document.activeElement.id") == "kb-a-arm"
 
 
@@ -196,7 +223,7 @@ def test_an_unknown_run_in_the_address_is_named(timed: Served, visit: Open) -> N
     assert "No data because this site has no run nowhere." in said
     seen.page.get_by_role("link", name="Compare the implementations of the newest run").click()
     seen.page.locator("#kb-compare table").first.wait_for()
-    assert f"a={NEW}/ours" in seen.page.url
+    assert f"#a={NEW}/theirs&b={NEW}/ours" in seen.page.url
     opened(seen, timed.http, f"#a={NEW}/nobody")
     said = seen.page.locator("#kb-compare").inner_text()
     assert f"the run {NEW} timed no implementation nobody." in said

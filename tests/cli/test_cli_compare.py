@@ -98,7 +98,8 @@ def test_arms_of_one_run_and_the_table_as_markdown(base, kbtool, put):
     put()
     done = kbtool("compare", "fused", "wgmma", "--markdown", "--metric", "chain", root=base.root)
     lines = done.out.splitlines()
-    assert lines[0] == "**B is slower in 16 of 16 cases, by 63 to 179 %**"
+    said = "B (wgmma) is slower than A (fused) in 16 of 16 cases, by 63 to 179 %"
+    assert lines[0] == f"**{said}**"
     assert lines[2] == f"- A: fused at 4575ab50, NVIDIA H200 ({OLD})"
     assert lines[5] == "| Case | A (µs) | B (µs) | B ÷ A | ± | B is |  |"
     assert lines[7].endswith(" | slower |  |")

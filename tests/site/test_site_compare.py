@@ -148,8 +148,8 @@ def test_html_in_the_compare_data_is_escaped(tmp_path: Path) -> None:
 def test_the_page_leads_to_every_arm(plain_site: Site) -> None:
     page = plain_site.pages["compare.html"]
     assert "needs JavaScript" in page.text and "too noisy to tell" in page.text
-    chosen = [unquote(link) for link in page.links if "#a=" in link]
-    assert chosen == [f"#a={RUN}/words about {arm}" for arm in ("ours", "theirs")]
+    chosen = [unquote(link) for link in page.links if "#b=" in link]
+    assert chosen == [f"#b={RUN}/words about {arm}" for arm in ("ours", "theirs")]
     assert (plain_site.out / "compare-runs.js").is_file()
     assert 'src="assets/compare.js"' in (plain_site.out / "compare.html").read_text()
 
@@ -172,5 +172,5 @@ def test_a_link_keeps_the_arm(arm: str) -> None:
     target = re.fullmatch(r'<a href="([^"<>]*)">Compare</a>', link)
     assert target is not None
     address = html.unescape(target[1])
-    assert address.startswith("../../compare.html#a=")
-    assert "&" not in address and unquote(address.partition("#a=")[2]) == f"{RUN}/{arm}"
+    assert address.startswith("../../compare.html#b=")
+    assert "&" not in address and unquote(address.partition("#b=")[2]) == f"{RUN}/{arm}"

@@ -114,8 +114,9 @@ class Comparison(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """The whole in a line."""
-        return answer(self.rows)
+        """The whole in a line; two implementations are named beside their letters."""
+        a, b = (side.arm_of(side.newest.results[-1]) for side in (self.a, self.b))
+        return answer(self.rows) if a == b else answer(self.rows, f"B ({b})", f" than A ({a})")
 
     def is_past(self, percent: float) -> bool:
         """Whether B is slower by more than so many percent, or wrong, in any case, or nothing was
@@ -126,12 +127,13 @@ class Comparison(NamedTuple):
         return any(r.verdict == "slower" and r.percent > percent for r in told)
 
 
-def answer(rows: Sequence[Row], second: str = "B") -> str:
+def answer(rows: Sequence[Row], second: str = "B", than: str = "") -> str:
     """What became of the cases, in a line: what changed, then what nobody can tell.
 
     Args:
         rows: the cases.
         second: what the second side is called, which the verdicts are about.
+        than: what follows the first verdict: the first side, where it is named.
     """
 
     def of(verdict: Verdict) -> list[Row]:
@@ -146,7 +148,7 @@ def answer(rows: Sequence[Row], second: str = "B") -> str:
         if (found := of(verdict))
     ]
     if parts:
-        parts[0] = f"{second} is {parts[0]}"
+        parts[0] = f"{second} is {parts[0].replace(' ', f'{than} ', 1)}"
     if not parts and judged:
         of_all = f" of {told}" if judged < told else ""
         parts = [f"no change in {judged}{of_all} cases" if told > 1 else "no change in 1 case"]

@@ -20,11 +20,11 @@
     return { run: run, name: name, arm: text.slice(at + 1) };
   }
 
-  /* What A is held against where the address does not say: the baseline of its run, or any other. */
-  function against(a) {
-    var others = a.run.arms.filter(function (arm) { return arm !== a.arm; });
-    var arm = others.indexOf(a.run.baseline) >= 0 ? a.run.baseline : others[0];
-    return a.run.id + "/" + (arm || a.arm);
+  /* What a side is held against where the address does not say: the baseline of its run, or any other. */
+  function against(one) {
+    var others = one.run.arms.filter(function (arm) { return arm !== one.arm; });
+    var arm = others.indexOf(one.run.baseline) >= 0 ? one.run.baseline : others[0];
+    return one.run.id + "/" + (arm || one.arm);
   }
 
   function read() {
@@ -32,9 +32,16 @@
     chosen = { set: state.get("set") || "", q: state.get("q") || "", noise: state.get("noise") || "" };
     // Of a noisy run nothing is told.
     var first = runs.find(function (run) { return !run.noisy; }) || runs[0];
-    chosen.a = state.get("a") || first.id + "/" + first.arms[0];
-    var a = side(chosen.a);
-    chosen.b = state.get("b") || (a && a.run ? against(a) : "");
+    var a = state.get("a"), b = state.get("b"), text = a || b || first.id + "/" + first.arms[0];
+    if (!a || !b) {
+      var one = side(text), known = one && one.run, other = known ? against(one) : text;
+      // The baseline is the reference, and not what is judged, unless the address says so.
+      var isReference = a || (known && one.arm === one.run.baseline);
+      a = isReference ? text : other;
+      b = isReference ? other : text;
+    }
+    chosen.a = a;
+    chosen.b = b;
   }
 
   function write() {
@@ -87,8 +94,8 @@
     if (item.noise || other.noise) return Object.assign(row, { verdict: "too noisy", ratio: null });
     if (!x.spread || !y.spread) return Object.assign(row, { verdict: "too noisy" });
     var value = Math.log(y.us[0]) - Math.log(x.us[0]), small = Math.abs(value) < rule.least;
-    var freedom = Math.min(x.spread[1], y.spread[1]);
-    return Object.assign(row, { small: small, chance: small ? 1 : chance(value, x.spread[0] + y.spread[0], freedom) });
+    var freedom = Math.min(x.spread[1], y.spread[1]), variance = x.spread[0] + y.spread[0];
+    return Object.assign(row, { small: small, spread: Math.sqrt(variance), chance: small ? 1 : chance(value, variance, freedom) });
   }
 
   /* How often a variable of Student's t distribution, so scaled, is as far from 0. */
@@ -118,22 +125,24 @@
 
   function percent(row) { return Math.abs(row.ratio - 1) * 100; }
 
+  function range(percents) {
+    var all = percents.sort(function (x, y) { return x - y; });
+    var ends = [all[0], all[all.length - 1]].map(function (end) {
+      return end < 10 ? end.toFixed(1) : Math.round(end).toLocaleString("en");
+    });
+    return ends[0] === ends[1] ? ends[0] + " %" : ends[0] + " to " + ends[1] + " %";
+  }
+
   /* The whole in a line, as ``kbtool compare`` has it. */
   function answer(rows) {
-    function range(found) {
-      var all = found.map(percent).sort(function (x, y) { return x - y; });
-      var ends = [all[0], all[all.length - 1]].map(function (end) {
-        return end < 10 ? end.toFixed(1) : Math.round(end).toLocaleString("en");
-      });
-      return ends[0] === ends[1] ? ends[0] + " %" : ends[0] + " to " + ends[1] + " %";
-    }
+    var alike = a.arm === b.arm, second = alike ? "B" : "B (" + b.arm + ")", than = alike ? "" : " than A (" + a.arm + ")";
     var judged = ["same", "faster", "slower"].reduce(function (sum, verdict) { return sum + of(rows, verdict).length; }, 0);
     var told = judged + of(rows, "too noisy").length, parts = [];
     ["slower", "faster"].forEach(function (verdict) {
       var found = of(rows, verdict);
       if (!found.length) return;
-      parts.push((parts.length ? "" : "B is ") + verdict + " in " + found.length + " of " + told
-        + (told === 1 ? " case" : " cases") + ", by " + range(found));
+      parts.push((parts.length ? verdict : second + " is " + verdict + than) + " in " + found.length + " of " + told
+        + (told === 1 ? " case" : " cases") + ", by " + range(found.map(percent)));
     });
     if (!parts.length) {
       parts.push(!judged ? "no verdict" : told === 1 ? "no change in 1 case"
@@ -144,6 +153,14 @@
       if (left) parts.push(left + " " + each[1]);
     });
     return parts.join("; ");
+  }
+
+  /* By how much a case that is too noisy to tell would have to differ. */
+  function threshold(rows) {
+    var spreads = of(rows, "too noisy").filter(function (row) { return row.spread; })
+      .map(function (row) { return row.spread * 100; });
+    return spreads.length ? "Too noisy to tell: " + Math.round(Math.expm1(rule.least) * 100) + " % or more apart, but runs of"
+      + " the same code may differ as much; the standard deviation of B ÷ A among them is " + range(spreads) + "." : "";
   }
 
   function wanted(one) {
@@ -333,8 +350,8 @@
     arm.addEventListener("change", function () { change(one.name, arm.value, "-arm"); });
     run.id = "kb-" + letter + "-run";
     arm.id = "kb-" + letter + "-arm";
-    var made = el("fieldset", {}, el("legend", {}, letter.toUpperCase() + (letter === "b" ? ", which the verdicts are about" : "")));
-    made.append.apply(made, fields.concat([el("label", {}, "Run ", run), el("label", {}, "Implementation ", arm)]));
+    var made = el("fieldset", {}, el("legend", {}, letter === "a" ? "A, the reference" : "B, which is judged"));
+    made.append.apply(made, fields.concat([el("label", { style: "grid-template-columns: minmax(0, 1fr)" }, "Run ", run), el("label", {}, "Implementation ", arm)]));
     var meaning = one.data.implementations[one.arm];
     if (meaning) made.append(el("p", {}, el("small", {}, one.arm + ": " + meaning)));
     if (!found.length) made.append(el("p", { role: "status" }, "No run has all of these."));
@@ -374,7 +391,8 @@
     }
     noises(a, b).forEach(function (why) { out.append(warning(why)); });
     out.append(el("p", { id: "kb-answer" }, el("strong", {}, answer(every))));
-    out.append(el("p", {}, el("small", {}, "A: " + named(a)), el("br"), el("small", {}, "B: " + named(b))));
+    out.append(el("p", {}, el("small", {}, "A: " + named(a)), el("br"), el("small", {}, "B: " + named(b)),
+      el("br"), el("small", {}, threshold(every))));
     if (!pairs.length) {
       out.append(el("p", {}, el("em", {}, held.length
         ? "No case passes the filters: " + held.length + " are left out."

@@ -58,11 +58,11 @@ def page(index: Index) -> str:
 
 
 _HOW = (
-    "The newest commit of each kernel is compared with the last one before it, case by case, by the"
-    " verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or more, and by more"
-    " than runs of the same code do (the spread). Open any other commit below to compare with it."
-    " Only commits that were timed for the same problem under the same conditions stand together."
-    " Commits are in the order in which they were first timed."
+    "The newest commit of each kernel is compared with the last one before it, case by case, by"
+    " the verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or more, and by"
+    " more than runs of the same code do (the spread). Open any other commit below to compare with"
+    " it. Only commits that were timed for the same problem under the same conditions stand"
+    " together. Commits are in the order in which they were first timed."
 )
 
 
