@@ -206,7 +206,7 @@ def test_the_command_that_measured_a_table_is_below_it(page: dict[str, str]) -> 
     assert "kbtool run-recipe copy --set seed=11" not in results  # nothing shown is from it
     told = [line for line in results.splitlines() if "</span>Small: run of" in line]
     assert "<code>1212121+</code> and uncommitted changes" in "".join(told)
-    assert all("compare.html#a=" in line for line in told)
+    assert all("compare.html#b=" in line for line in told)
 
 
 def test_charts_have_every_case_and_arm(page: dict[str, str]) -> None:
@@ -468,11 +468,28 @@ def test_a_run_of_other_sources_is_marked(
 ) -> None:
     made = make(tmp_path / "kb", built(11, **sources))
     told = topics(made)
-    for name, times in {"validation": 2, "results.newest": 1, "results": 1}.items():
-        assert told[name].count("older than the sources") == (times if older else 0)
-    assert [row[4] for row in newest_of(made)] == [
-        "passed older than the sources" if older else "passed"
-    ]
+    # Said once above a table where it is so of every row, and of the commit that was checked.
+    assert told["results"].count("older than the sources") == older
+    for name in ("validation", "results.newest"):
+        assert told[name].count("The sources have changed since all of these") == older
+        assert "older than the sources" not in told[name]
+    assert (
+        "the newest validation checked commit <code>11111111</code>." in told["validation"]
+    ) == older
+    assert [row[4] for row in newest_of(made)] == ["passed"]
+
+
+def test_where_one_of_two_runs_is_of_other_sources_its_row_is_marked(tmp_path: Path) -> None:
+    old = built(11, copy_cpp=COPY, copy_h="before")
+    new = built(12, copy_cpp=COPY, copy_h=COPY, **{"cuda/copy_cu": COPY})
+    new["machine"]["cpu"] = "another processor"
+    new["machine"]["card"] = "another card"
+    made = make(tmp_path / "kb", old, new)
+    told = topics(made)["validation"]
+    assert "The sources have changed" not in told
+    assert told.count("older than the sources") == 2  # its validation and its benchmark
+    ages = sorted(row[4] for row in newest_of(made))
+    assert ages == ["passed", "passed older than the sources"]
 
 
 @pytest.mark.parametrize(("before", "said"), [(COPY, "4 of 4"), ("before", "2 of 2")])

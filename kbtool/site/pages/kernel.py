@@ -28,6 +28,8 @@ from kbtool.markdown.markup import (
     table,
 )
 from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
@@ -275,14 +277,24 @@ def _validations(index: Index, kernel: Kernel, here: str) -> list[str]:
     for run in runs:
         if target_of(run):
             built.setdefault(_where(run), []).append(run)
+    found = {where: (_checked(group), _timed(group)) for where, group in sorted(built.items())}
+    shown = [run for pairs in found.values() for pair in pairs if pair for run in pair[:1]]
+    same_age = _all_older(index, shown)
     rows = [
-        [code(target), inline(machine), *_latest(index, group, here)]
-        for (target, machine), group in sorted(built.items())
+        [
+            code(target),
+            inline(machine),
+            *_latest(index, built[target, machine], *pairs, here, with_age=not same_age),
+        ]
+        for (target, machine), pairs in found.items()
     ]
+    checked = [pair[0] for pair, _ in found.values() if pair]
+    newest = max(checked, key=lambda run: run.started, default=None)
     missing = sorted(set(kernel.targets) - {target for target, _ in built})
     why = _never_built(index, kernel)
-    header = ["Target", "Machine", "Validation of the newest sources", "Newest benchmark"]
+    header = ["Target", "Machine", "Newest validation", "Newest benchmark"]
     return [
+        f"The sources have changed since all of these{_of_commit(newest)}." if same_age else "",
         stacked_table(header, rows) if rows else "",
         *(f"Target {code(target)}: no data because {why}." for target in missing),
     ]
@@ -300,13 +312,14 @@ def _newest(index: Index, kernel: Kernel, here: str) -> list[str]:
         return []
     every = [run for group in found.values() for run in group]
     shown = sorted(every[:_MOST_RUNS], key=lambda run: run.source)
+    same_age = _all_older(index, shown)
     lines = [
         [
             index.run_link(run, here),
             index.made_by(run, here),
             inline(clipped(", ".join(f"{name}={value}" for name, value in _set(index, run)), 100)),
             inline(_where(run)[1]),
-            chip(run.outcome) + _age(index, run),
+            chip(run.outcome) + ("" if same_age else _age(index, run)),
             inline(clipped(headline(run))),
         ]
         for run in shown
@@ -314,7 +327,8 @@ def _newest(index: Index, kernel: Kernel, here: str) -> list[str]:
     rest = f" The newest {len(shown)} of {len(every)}; {at.link('all runs', at.RUNS, here)}."
     return [
         "The newest run of each recipe, by its settings."
-        + (rest if len(shown) < len(every) else ""),
+        + (rest if len(shown) < len(every) else "")
+        + (" The sources have changed since all of these." if same_age else ""),
         stacked_table(["Run", "Recipe", "Set to", "Machine", "Status", "Result"], lines),
     ]
 
@@ -344,33 +358,66 @@ def _age(index: Index, run: Run) -> str:
     return f" {chip(OLDER)}" if index.is_older(run) else ""
 
 
-def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
-    """From runs, newest first: the largest validation of the newest build, and the newest
-    benchmark, preferably not noisy. A run that profiles validates only a few cases."""
+def _all_older(index: Index, runs: Sequence[Run]) -> bool:
+    """Whether each of these runs built other sources than the tree has: then it is said once."""
+    return bool(runs) and all(map(index.is_older, runs))
+
+
+def _of_commit(run: Run | None) -> str:
+    """Which commit the newest validation checked; empty if nobody knows."""
+    if run is None or run.repository.commit is None:
+        return ""
+    changes = " with changes" if run.repository.dirty else ""
+    return f"; the newest validation checked commit {code(run.repository.commit[:8])}{changes}"
+
+
+def _checked(runs: Sequence[Run]) -> tuple[Run, ValidationResult] | None:
+    """From runs, newest first: the largest validation of the newest build. A run that profiles
+    validates only a few cases."""
     tried = [(run, result) for run in runs if (result := validation(run))]
-    checked = max(
+    return max(
         (pair for pair in tried if _same_sources(pair[0], tried[0][0])),
         key=lambda pair: len(pair[1].cases),
         default=None,
     )
+
+
+def _timed(runs: Sequence[Run]) -> tuple[Run, BenchmarkResult, Run] | None:
+    """From runs, newest first: the newest benchmark, preferably not noisy, and the run of the
+    newest of all."""
     every = [(run, bench) for run in runs if (bench := benchmark(run))]
     quiet = [pair for pair in every if not noise_reason(pair[1])]
-    timed = next(iter([*quiet, *every]), None)
-    left, right = f"no data because {_why(runs[0], 'validate')}", ""
+    return (*[*quiet, *every][0], every[0][0]) if every else None
+
+
+def _latest(
+    index: Index,
+    runs: Sequence[Run],
+    checked: tuple[Run, ValidationResult] | None,
+    timed: tuple[Run, BenchmarkResult, Run] | None,
+    here: str,
+    *,
+    with_age: bool,
+) -> tuple[str, str]:
+    """What was last validated and timed of one target on one machine."""
+
+    def told(run: Run) -> str:
+        return index.run_link(run, here) + (_age(index, run) if with_age else "")
+
+    left = f"no data because {_why(runs[0], 'validate')}"
+    right = f"no data because {_why(runs[0], 'benchmark')}"
     if checked:
         run, tested = checked
         worst = worst_error(tested)
         share = f", worst error {figure(worst)} of its bound" if worst is not None else ""
-        left = f"{index.run_link(run, here)}{_age(index, run)}: {cases_passed(tested)}{share}"
+        left = f"{told(run)}: {cases_passed(tested)}{share}"
     if timed:
-        run, bench = timed
-        noise, newer = noise_reason(bench), every[0][0] if every[0][0] is not run else None
-        right = f"{index.run_link(run, here)}{_age(index, run)}: " + (
+        run, bench, newest = timed
+        noise = noise_reason(bench)
+        right = f"{told(run)}: " + (
             f"– {inline(noise)}" if noise else f"{many(len(bench.cases), 'case')} timed"
         )
-        right += f"; {newer_noisy(index, newer, here)}" if newer else ""
-    else:
-        right = f"no data because {_why(runs[0], 'benchmark')}"
+        right += f"; {newer_noisy(index, newest, here)}" if newest is not run else ""
     return left, right
 
 
