@@ -313,7 +313,7 @@ def _runs(index: Index) -> str:
         for run in runs
     ]
     more = f"\n\n[Every run]({at.RUNS})"
-    return stacked_table(["Run", "From", "Machine", "Status", "Result"], rows) + more
+    return stacked_table(["Run", "Recipe", "Machine", "Status", "Result"], rows) + more
 
 
 def _bugs(index: Index) -> str:

@@ -198,10 +198,10 @@ _NEWEST = 50
 def _runs_section(index: Index, runs: list[Run], here: str) -> str:
     return section(
         "Runs", "runs",
+        f"The newest {_NEWEST} of {len(runs)}; [every run]({at.relative(at.RUNS, here)})."
+        if len(runs) > _NEWEST else None,
         run_rows(index, runs[:_NEWEST], here) if runs
         else nothing("No data because the recipe was never run in this knowledge base."),
-        f"The newest {_NEWEST}; [every run]({at.relative(at.RUNS, here)})."
-        if len(runs) > _NEWEST else None,
     )  # fmt: skip
 
 

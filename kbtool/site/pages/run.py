@@ -57,7 +57,7 @@ def listing(index: Index) -> str:
 
 def rows(index: Index, runs: Sequence[Run], here: str) -> str:
     """A table of runs."""
-    header = ["Run", "From", "Session", "Machine", "Status", "Result"]
+    header = ["Run", "Recipe", "Session", "Machine", "Status", "Result"]
     return stacked_table(
         header,
         [
