@@ -22,7 +22,7 @@ from kbtool.site import addresses as at
 from kbtool.site.feeds import twins
 from kbtool.site.index import Index
 from kbtool.site.pages import costs, home, session
-from kbtool.site.sums import unstated
+from kbtool.site.sums import rollups, unstated
 from kbtool.store.tree import KnowledgeBase
 
 KINDS = ("gpu", "ai", "engineer", "other")
@@ -173,7 +173,10 @@ def test_the_page_of_costs_has_charts_and_budgets(tmp_path):
     assert boxes.count("| 50 min | 60 min | -10 min |") == 2
     assert f"| {month} | money | 0.50 USD | 0.70 USD | -0.20 USD |" in boxes
     assert f"| {month} | time | 180 min | 120 min | 60 min |" in boxes
-    assert (boxes.count("exceeded</span>"), boxes.count("kept</span>")) == (3, 1)
+    exceeded, kept = boxes.split("<summary>1 budget kept</summary>")
+    assert (exceeded.count("exceeded</span>"), exceeded.count("kept</span>")) == (3, 0)
+    assert (kept.count("exceeded</span>"), kept.count("kept</span>")) == (0, 1)
+    assert boxes.count("| Session | Budget |") == 2
     by_month = made.split("## By month")[1].split("\n## ")[0]
     assert by_month.count("kb-limit") == 2  # the budget and its entry in the legend
     # Both sessions are of two patterns: the column adds up to what was spent once.
@@ -201,11 +204,11 @@ def test_costs_of_cards_that_no_record_states_are_marked_and_their_coverage_is_t
         }))  # fmt: skip
     index = Index(KnowledgeBase(base.root))
     made = costs.page(index)
-    assert "**0.13 USD, 1 of 2 sessions priced, GPU estimated for 1**" in made
+    assert "**0.13 USD, 1 session has no price, GPU estimated for 1**" in made
     by_month = made.split("## By month")[1].split("\n## ")[0]
     assert by_month.count("1 of 2 |") == 1 and "**1 of 2**" in by_month
     first_page = home.page(index, None)
-    assert "0.13 USD" in first_page and "1 of 2 sessions priced; GPU estimated for 1" in first_page
+    assert "0.13 USD" in first_page and "1 session has no price; GPU estimated for 1" in first_page
     known, unknown = map(html.unescape, (session.page(index, s) for s in index.sessions.values()))
     card = "NVIDIA H100 80GB HBM3"
     assert f"| gpu | 0.13 USD | estimated | 6 min | 1.25 USD/h | {card} |" in known
@@ -241,3 +244,19 @@ def test_what_is_stated_in_two_currencies_is_not_unstated() -> None:
     one = Session.model_validate({**data, "status": "complete", "costs": lines})
     assert unstated(one) == "ai, engineer"
     assert unstated(Session.model_validate({**data, "status": "planned"})) == ""
+
+
+def test_sessions_without_a_date_stand_apart_from_the_months(tmp_path, monkeypatch):
+    base = Knowledge(tmp_path / "base")
+    cost = "duration: 60 min\ncosts: [{kind: gpu, amount: 1.00, basis: billed}]\n"
+    for name in ("2025-01-01-a", "2025-01-02-b", "undated-c"):
+        base.session(name, cost)
+    index = Index(KnowledgeBase(base.root))
+    (table,) = rollups(list(index.costs.sessions.values()), "month")
+    bars = costs._set_apart([costs._bar(row, "month") for row in table.rows], table.rows, "month")
+    assert [bar.label.partition(":")[0] for bar in bars] == ["2025-01", "", "undated"]
+    monkeypatch.setattr(costs, "_MOST_BARS", 2)  # more sessions than that: months are drawn
+    drawn = "".join(costs._over_time({"session": [table], "month": [table]}))
+    assert "undated: 1 of 1 priced: gpu" in html.unescape(drawn)
+    said = re.findall(r"<title>([^<]*so far)</title>", html.unescape(drawn))
+    assert said == ["2025-01: 2 of 2 priced: 2.00 USD so far"]

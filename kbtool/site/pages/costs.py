@@ -11,8 +11,17 @@ from kbtool.ledger.rollup import EXPECTED, NOWHERE, By, Rollup, Row, heading, li
 from kbtool.ledger.session_costs import months_of
 from kbtool.markdown.chart import Bar, stacked
 from kbtool.markdown.escape import inline
-from kbtool.markdown.figures import UNKNOWN, minutes, money
-from kbtool.markdown.markup import chip, join, nothing, nowrap, optional, slim_table, stacked_table
+from kbtool.markdown.figures import UNKNOWN, many, minutes, money
+from kbtool.markdown.markup import (
+    chip,
+    folded,
+    join,
+    nothing,
+    nowrap,
+    optional,
+    slim_table,
+    stacked_table,
+)
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -89,14 +98,26 @@ def _over_time(tables: Mapping[By, list[Rollup]]) -> list[str]:
             row.keys: running_total.total
             for row, running_total in zip(table.rows, running(table), strict=True)
         }
-        bars = [_bar(row, by, running_total=sums[row.keys]) for row in table.rows[-_MOST_BARS:]]
+        bars = _set_apart(
+            [
+                _bar(row, by, running_total=None if row.key == NOWHERE.get(by) else sums[row.keys])
+                for row in table.rows[-_MOST_BARS:]
+            ],
+            table.rows,
+            by,
+        )
         title = f"Money by {by} in {table.currency}, stacked by kind, and the running total"
         charts.append(stacked(title, bars, table.currency or ""))
     if charts:
         about = (
             f"One bar per {by}, in the order of the work; `?` if nothing is known: there the line"
             " of the running total is dashed."
-            + (" Below each: of how many of its sessions money is known." if by == "month" else "")
+            + (
+                " Below each: of how many of its sessions money is known. Sessions without a date"
+                " stand apart at the right and are not in the line."
+                if by == "month"
+                else ""
+            )
         )
         charts.append(f"{about} The figures: [by {by}](#by-{by}).")
     return charts
@@ -112,13 +133,21 @@ def _charts(index: Index, by: By, tables: Sequence[Rollup]) -> list[str]:
     charts = []
     for table in tables:
         currency = table.currency or ""
-        bars = [
-            _bar(row, by, limit=limits.get((row.key, currency))) for row in table.rows[-_MOST_BARS:]
-        ]
+        bars = _set_apart(
+            [_bar(row, by, limits.get((row.key, currency))) for row in table.rows[-_MOST_BARS:]],
+            table.rows,
+            by,
+        )
         if table.total.total is not None and (len(bars) > 1 or bars[0].limit is not None):
             title = f"Money by {by} in {currency}, stacked by kind of cost"
             charts.append(stacked(title, bars, currency))
     return charts
+
+
+def _set_apart(bars: list[Bar], rows: Sequence[Row], by: By) -> list[Bar]:
+    """A gap before the last bar, where it is no month or week but what has no date."""
+    has_rest = by in {"month", "week"} and any(row.key == NOWHERE[by] for row in rows[-1:])
+    return [*bars[:-1], Bar("", {}), bars[-1]] if has_rest else bars
 
 
 def _bar(
@@ -131,8 +160,9 @@ def _bar(
     return Bar(label, parts, unknown, limit, running_total)
 
 
-def _budgets(index: Index) -> str | None:
-    """The budgets of sessions and months, and what was spent; empty for a running session."""
+def _budgets(index: Index) -> str:
+    """The budgets of sessions and months, and what was spent; empty for a running session. Those
+    that were kept are folded up."""
     accounts = [account(session, None) for session in index.costs.sessions.values()]
     rows = []
     for one in accounts:
@@ -142,8 +172,21 @@ def _budgets(index: Index) -> str | None:
         ]
     for limits in months_of(index.base.ledger):
         rows += [_budget_row(limits.month, one, False) for one in month_budgets(limits, accounts)]
-    header = ["Of", "Budget", "Limit", "Spent", "Left", "State"]
-    return stacked_table(header, rows, {2, 3, 4}) if rows else None
+    header = ["Session", "Budget", "Limit", "Spent", "Left", "State"]
+    kept = [row for row in rows if row[-1] == chip("kept")]
+    others = sorted((row for row in rows if row not in kept), key=lambda row: row[-1] != _EXCEEDED)
+    numeric = {2, 3, 4}
+    return join(
+        [
+            stacked_table(header, others, numeric) if others else None,
+            folded(f"{many(len(kept), 'budget')} kept", stacked_table(header, kept, numeric))
+            if kept
+            else None,
+        ]
+    )
+
+
+_EXCEEDED = chip("exceeded")
 
 
 def _rates(index: Index) -> str | None:
