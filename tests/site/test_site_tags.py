@@ -21,6 +21,8 @@ def test_the_table_counts_what_has_each_tag(tmp_path: Path) -> None:
     assert "[true](tags/true/index.md) | 3 | 0 |" in made[at.TAGS]
     shown = made[at.tag_page("l4")]
     newest, oldest = (f"../../sessions/{trees.session_id(number)}.md" for number in (2, 0))
+    assert "| What | Kind | Date |" in shown
+    assert "| What | Date |" in made[at.tag_page("true")]  # of sessions alone
     assert shown.index(newest) < shown.index(oldest) < shown.index("../../patterns/P01.md")
 
 

@@ -53,10 +53,11 @@ def listing(index: Index) -> str:
 def page(index: Index, tag: str, records: Sequence[Session | Pattern]) -> str:
     """The records of a tag."""
     here = at.tag_page(tag)
+    several = len({type(record) for record in records}) > 1
     rows = [
         [
             index.link(page_of(record), here),
-            "session" if isinstance(record, Session) else "pattern",
+            *(["session" if isinstance(record, Session) else "pattern"] if several else []),
             nowrap(record.day or "undated") if isinstance(record, Session) else "",
         ]
         for record in records
@@ -65,6 +66,6 @@ def page(index: Index, tag: str, records: Sequence[Session | Pattern]) -> str:
         [
             page_title(f"Tag: {inline(tag)}"),
             f"<small>{at.link('Tags', at.TAGS, here)}</small>",
-            slim_table(["What", "Kind", "Date"], rows),
+            slim_table(["What", *(["Kind"] if several else []), "Date"], rows),
         ]
     )
