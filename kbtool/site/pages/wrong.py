@@ -3,6 +3,7 @@ cost, and the command that helps."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from kbtool.ledger.faults import Meeting
 from kbtool.ledger.lost import Lost, lost
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import minutes, money
+from kbtool.markdown.figures import many, minutes, money
 from kbtool.markdown.markup import clipped, join, muted, nothing, nowrap, stacked_table
 from kbtool.model.expression import found_in
 from kbtool.model.pattern import Pattern
@@ -33,7 +34,8 @@ PAGES = Pages(_pages, at.WRONG, "What went wrong?")
 _LONGEST = 160
 """Characters of what a fix changed."""
 _MOST = 6
-"""Bugs that are named in a row."""
+"""Bugs that are named in a row; more are counted."""
+_SENTENCE = re.compile(r".*?[.!?](?= |$)")
 
 
 class _Row(NamedTuple):
@@ -109,15 +111,24 @@ def _of_patterns(index: Index) -> Iterator[_Row]:
     for pattern in index.patterns.values():
         of_pattern = _cases(index, pattern)
         for sign in pattern.signs:
-            yield _Row(inline(sign), "", [pattern], of_pattern, code(command_of(pattern)))
+            yield _Row(inline(sign), "", [pattern], of_pattern, _advice(pattern))
         shown: dict[str, list[BugCase]] = defaultdict(list)
         for case, match in index.showing(pattern):
             shown[match.symptom.id].append(case)
         for symptom in pattern.symptoms:
             cases = _all_meetings(index, shown[symptom.id])
-            advice = inline(clipped(symptom.advice, _LONGEST)) if symptom.advice else ""
-            does = "<br>".join(filter(None, (advice, code(command_of(pattern)))))
+            does = _advice(pattern, symptom.advice)
             yield _Row(code(clipped(symptom.example)), "", [pattern], cases, does)
+
+
+def _advice(pattern: Pattern, text: str | None = None) -> str:
+    """What a pattern says to do, or else the first sentence of its lesson, with a link to it; and
+    the command that does it, if it has one."""
+    first = _SENTENCE.match(" ".join(pattern.summary.split()))
+    said = text or (first[0] if first else pattern.summary)
+    link = at.link(inline(pattern.id), at.pattern_page(pattern.id), at.WRONG)
+    told = f"{inline(clipped(said, _LONGEST))} ({link})"
+    return f"{told}<br>{code(command_of(pattern))}" if pattern.recipes else told
 
 
 def _cases(index: Index, pattern: Pattern) -> list[BugCase]:
@@ -145,10 +156,10 @@ def _of_messages(index: Index) -> Iterator[_Row]:
             cases = [
                 case for case in errors if any(found_in(known.match, line) for line in _lines(case))
             ]
-            does = filled(known.command, numbers) if known.command else command_of(patterns[0])
+            does = code(filled(known.command, numbers)) if known.command else _advice(patterns[0])
             yield _Row(
                 at.link(inline(known.title), place, at.WRONG), tool.title, patterns,
-                _all_meetings(index, cases), code(does),
+                _all_meetings(index, cases), does,
             )  # fmt: skip
 
 
@@ -170,7 +181,7 @@ def _of_bugs(index: Index) -> Iterator[_Row]:
         known = [index.patterns[one] for one in patterns]
         does = [
             inline(clipped(fixes[-1], _LONGEST)) if fixes else "no fix is recorded",
-            *(code(command_of(one)) for one in known[:1]),
+            *(_advice(one) for one in known[:1]),
         ]
         yield _Row(
             inline(last.bug.symptom or last.bug.title), last.bug.component or "", known, every,
@@ -179,21 +190,21 @@ def _of_bugs(index: Index) -> Iterator[_Row]:
 
 
 def _bugs(row: _Row) -> str:
-    """Each fault by the title of its last meeting, then the sessions that met it before; of many
-    the first, the others on the page of the pattern, or where there is none, in the list of
+    """Each fault by the title of its last occurrence, then the sessions that had it before; of many
+    the number, which leads to the page of the pattern, or where there is none, to the list of
     bugs."""
     told = []
     faults = [case for case in row.cases if not case.recurrences]
-    for case in faults[:_MOST]:
+    if len(faults) > _MOST:
+        place = at.pattern_page(row.patterns[0].id) if row.patterns else at.BUGS
+        return at.link(many(len(faults), "bug"), place, at.WRONG)
+    for case in faults:
         before = [
             at.link(inline(session.label), at.bug_page(session.id, bug.id), at.WRONG)
             for session, bug in case.meetings[:-1]
         ]
         link = at.link(inline(case.bug.title), case.page, at.WRONG)
         told.append(f"{link} ({', '.join(before)} too)" if before else link)
-    if len(faults) > _MOST:
-        place = at.pattern_page(row.patterns[0].id) if row.patterns else at.BUGS
-        told.append(at.link(f"and {len(faults) - _MOST} more", place, at.WRONG))
     return "<br>".join(told)
 
 
