@@ -13,6 +13,7 @@ from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.money import amount_text, half_up
 from kbtool.model.run import Run
+from kbtool.model.words import counted as counted
 from kbtool.model.words import many as many
 from kbtool.model.words import significant as significant
 
@@ -65,11 +66,6 @@ def seconds(value: float | None) -> str:
         return f"{significant(value)} s"
     left = int(value % 60)
     return f"{int(value // 60)} min" + (f" {left} s" if left else "")
-
-
-def counted(value: float) -> str:
-    """A figure that may be a count, a size or a limit: whole numbers in full."""
-    return f"{value:,.0f}" if float(value).is_integer() else significant(value)
 
 
 def instant(value: datetime) -> str:

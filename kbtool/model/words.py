@@ -28,3 +28,8 @@ def significant(value: float, digits: int = 3) -> str:
     if abs(shown) >= 10.0 ** (digits - places):
         places -= 1  # it was rounded up to a power of ten, which has a digit more
     return f"{shown:,.{max(places, 0)}f}"
+
+
+def counted(value: float) -> str:
+    """A figure that may be a count, a size or a limit: whole numbers in full."""
+    return f"{value:,.0f}" if float(value).is_integer() else significant(value)

@@ -25,7 +25,7 @@ def listed(result: MetricsResult, links: Links) -> str:
         rows.append(
             [
                 inline(series.name), inline(series.label), f"{series.median:.6g}",
-                inline(series.unit), series.better, quartiles, str(series.count),
+                inline(series.shown_unit), series.better, quartiles, str(series.count),
             ]
         )  # fmt: skip
     left = len(result.metrics) - MOST

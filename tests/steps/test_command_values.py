@@ -165,7 +165,7 @@ def test_every_view_says_that_the_values_of_a_recipe_are_not_validated(second_ke
     code = f"code=print({LINE!r})"
     assert kbtool("run-recipe", "shell", "--set", code, "--session", "new", root=root).code == 0
     shown = kbtool("session", "show", "last", root=root).out
-    assert "tokens/s 1830 1/s (n=8) [logged, not validated]" in shown
+    assert "tokens/s 1,830 1/s (n=8) [logged, not validated]" in shown
     (row,) = csv.DictReader(io.StringIO(kbtool("export", "runs", "--format", "csv", root=root).out))
     assert (row["origin"], row["recipe"], row["kind"]) == ("recipe", "shell", "command")
     assert (row["name"], row["case"]) == ("n=8", "n=8")

@@ -14,6 +14,7 @@ from kbtool.model.base import AtLeastOne, Commit, Name
 from kbtool.model.kernel import Case
 from kbtool.model.kinds.base import ResultBase, Sha256
 from kbtool.model.metric import FiniteValue, Metric, MetricValue
+from kbtool.model.words import counted
 
 
 class LoggedValue(MetricValue):
@@ -62,6 +63,11 @@ class Series(Metric):
     def count(self) -> int:
         """How many samples it rests on."""
         return self.samples or len(self.values)
+
+    @property
+    def shown_unit(self) -> str:
+        """The unit as it is shown: ``µs`` for ``us``."""
+        return "µs" if self.unit == "us" else self.unit
 
     @property
     def label(self) -> str:
@@ -160,12 +166,12 @@ class ImportResult(MetricsResult):
 
 
 def described(series: Series) -> str:
-    """A metric and its value in a few words: ``tokens/s 1830 1/s (batch=8)``."""
-    unit = "" if series.unit == "1" else f" {series.unit}"
+    """A metric and its value in a few words: ``tokens/s 1,830 1/s (batch=8)``."""
+    unit = "" if series.unit == "1" else f" {series.shown_unit}"
     stated = f"of {series.samples} samples" if series.samples else ""
     many = f"median of {series.count}" if len(series.values) > 1 else stated
     about = ", ".join(filter(None, (series.label, many)))
-    return f"{series.name} {series.median:.6g}{unit}" + (f" ({about})" if about else "")
+    return f"{series.name} {counted(series.median)}{unit}" + (f" ({about})" if about else "")
 
 
 def in_a_line(result: MetricsResult, most: int = 3) -> str:
