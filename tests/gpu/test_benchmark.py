@@ -125,6 +125,17 @@ def test_ratios_are_summed_up_by_dtype():
     )
 
 
+def test_the_speed_is_told_beside_the_best_peer_of_each_case():
+    one = measured(ours=4.0, torch=12.0, quick=6.0)
+    assert speed(result_of(one)) == "1.50 × the speed of quick"
+    slow = measured(ours=4.0, torch=5.0, quick=6.0)
+    several = "1.25–1.50 (geometric mean 1.37) × the speed of the fastest of quick and torch"
+    assert speed(result_of(one, slow)) == several
+    apart = behind_plain(one, ours=3.0, torch=3.6, quick=6.0)
+    assert speed(result_of(apart, slow)) == "1.20 × the speed of torch between plain kernels"
+    assert speed(result_of(measured(ours=4.0, other=1.0))).startswith("no ratio to torch")
+
+
 def behind_plain(one: BenchmarkCase, **pairs: float) -> BenchmarkCase:
     arms = {arm: t.model_copy(update={"between_us": pairs.get(arm)}) for arm, t in one.arms.items()}
     return one.model_copy(update={"arms": arms, "plain_us": 1.0})

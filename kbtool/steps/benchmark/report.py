@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
-from kbtool.model.words import many, significant
+from kbtool.model.words import listed, many, significant
 from kbtool.steps.base import Table, not_reached
 
 ROUGH = "~"
@@ -23,14 +23,27 @@ SLOWER = 1.05
 
 
 def speed(result: BenchmarkResult) -> str:
-    """The speed of a benchmark relative to its baseline."""
+    """The speed of a benchmark relative to the best peer of each case, between plain kernels where
+    that was timed; where no peer was, relative to its baseline."""
     if result.noise is not None:
         return result.noise
-    ratios = result.ratios()
+    between = any(result.ratio_to_best(case, between=True) for case in result.cases)
+    ratios: dict[str | None, list[float]] = {}
+    peers: dict[str, None] = {}
+    for case in result.cases:
+        value = result.ratio_to_best(case, between=between)
+        peer = result.best_peer(case, between=between)
+        if value and peer:
+            ratios.setdefault(case.dtype, []).append(value)
+            peers[peer] = None
+    if not ratios:
+        ratios, peers = result.ratios(), {result.baseline: None}
     if not ratios:
         return f"no ratio to {result.baseline}: no case has both figures"
     text = _by_dtype({dtype: span(found) for dtype, found in ratios.items()})
-    return f"{text} × the speed of {result.baseline}{not_reached(result.not_reached)}"
+    against = f"the fastest of {listed(peers)}" if len(peers) > 1 else listed(peers)
+    how = " between plain kernels" if between else ""
+    return f"{text} × the speed of {against}{how}{not_reached(result.not_reached)}"
 
 
 def span(ratios: Iterable[float]) -> str:

@@ -95,7 +95,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         return Outcome(result.step_status, message, result, first)
 
     def found(self, result: BenchmarkResult, status: StepStatus) -> str:
-        """The speed beside the baseline."""
+        """The speed beside the best peer."""
         return report.speed(result)
 
     def report(self, result: BenchmarkResult, invocation: Invocation) -> Sequence[str | Table]:
