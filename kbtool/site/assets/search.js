@@ -16,6 +16,7 @@
   const COMMON = 3; // a heading that more records have, as Evidence, tells none of them from another
   const ENOUGH = 0.5; // a record that has less of what was asked comes after pages with all words
   const LATER = /^(runs|sweeps|guide\/schema|tags)\//; // what programs wrote comes after what people did
+  const RUN = /^runs\/[^/]+\/(.+)\.html$/;
   let records = [];
   let named = []; // the words of titles, those of the most records first
   let ranked = () => [];
@@ -300,7 +301,10 @@
     };
     const later = ({ sections: [first] }) => LATER.test(first.doc.location);
     const rest = [...found.filter((one) => !later(one)), ...found.filter(later)];
-    const titled = ([first]) => nameOf(first.title).replace(/^(run|sweep) /, "") === name;
+    const titled = ([{ title, doc }]) => {
+      const run = doc.location.match(RUN); // its title tells what ran; its name is in its address
+      return nameOf(run ? run[1] : title).replace(/^sweep /, "") === name;
+    };
     for (const { sections } of rest) if (titled(sections)) add(sections);
     const hits = /"/.test(query) ? [] : ranked(query).filter(({ location }) => pageOf.has(location.split("#")[0]));
     const few = hits.findIndex(({ share, other }) => other && share < ENOUGH);
