@@ -10,6 +10,7 @@
   var NUMBER = /^[~<>≤≥≈=×+\s]*(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?:\s*(?:–|\.\.)\s*\d[\d.,]*)?\s*([a-zµμ]*)/i;
   var DATE = /^\d{4}-\d\d(-\d\d)?([ T]\d\d:\d\d(:\d\d)?)?( UTC|Z)?$/;
   var MANY = 20; // rows; a table of more has a box to filter it by
+  var ORDERED = 6; // rows; a stacked table of fewer is read without sorting it
   var NOTHING = /^(|–|-|\?|unknown|undated|none|n\/a)$/i;
 
   /* What is in the address after #, if it is state and not an anchor. */
@@ -88,12 +89,21 @@
       head.appendChild(button);
       button.addEventListener("click", function () {
         var is = head.getAttribute("aria-sort"), name = textOf(head);
-        var changes = {};
-        changes["sort" + suffix] = is === "ascending" ? "-" + name : is ? "" : name;
-        setState(changes);
-        show();
+        sortBy(is === "ascending" ? "-" + name : is ? "" : name);
       });
     });
+
+    function sortBy(wanted) {
+      var changes = {};
+      changes["sort" + suffix] = wanted;
+      setState(changes);
+      show();
+    }
+
+    function place(control) {
+      var frame = table.closest(".md-typeset__scrollwrap") || table;
+      frame.parentNode.insertBefore(control, frame);
+    }
 
     var input, count, elsewhere;
     if (filtered) {
@@ -109,14 +119,27 @@
       elsewhere = el("button", { type: "button", class: "kb-button" }, "Search the whole site");
       elsewhere.addEventListener("click", function () { search(input.value); });
       bar.append(label, count, elsewhere);
-      var frame = table.closest(".md-typeset__scrollwrap") || table;
-      frame.parentNode.insertBefore(bar, frame);
+      place(bar);
       input.addEventListener("input", function () {
         var changes = {};
         changes["q" + suffix] = input.value.trim();
         setState(changes);
         filter();
       });
+    }
+
+    /* The heads of a stacked table are not shown: there a choice sorts (pages.css). */
+    var order;
+    if (table.closest(".kb-stack") && original.length >= ORDERED) {
+      order = el("select", {}, el("option", { value: "" }, "as listed"));
+      heads.map(textOf).filter(Boolean).forEach(function (name) {
+        order.append(
+          el("option", { value: name }, name + ", ascending"),
+          el("option", { value: "-" + name }, name + ", descending")
+        );
+      });
+      place(el("label", { class: "kb-filter kb-order" }, "Sort by ", order));
+      order.addEventListener("change", function () { sortBy(order.value); });
     }
 
     function filter() {
@@ -147,6 +170,7 @@
         });
         heads[column].setAttribute("aria-sort", down ? "descending" : "ascending");
       }
+      if (order) order.value = column >= 0 ? wanted : "";
       sorted.concat(sums).forEach(function (row) { body.appendChild(row); });
       if (input && document.activeElement !== input) input.value = state().get("q" + suffix) || "";
       if (input) filter();

@@ -6,11 +6,16 @@
 
   const scrolls = (box) => box.scrollWidth > box.clientWidth + 1;
 
-  /* The fade of a table or a chart that says that there is more to the right (tables.css). */
-  const hint = ({ currentTarget: frame }) =>
-    frame.classList.toggle("kb-more", frame.scrollLeft + frame.clientWidth < frame.scrollWidth - 1);
+  /* The fade that says that there is more to the right (tables.css); what is beside a table in its
+     frame is no more. */
+  const hint = ({ currentTarget: frame }) => {
+    const beside = parseFloat(getComputedStyle(frame.firstElementChild).paddingRight);
+    const left = frame.scrollWidth - frame.clientWidth - frame.scrollLeft;
+    frame.classList.toggle("kb-more", left > beside + 1);
+  };
 
-  /* The frame of a table is something to go to only where there is something to scroll. */
+  /* The frame of a table, a chart or a formula is something to go to only where there is something
+     to scroll. */
   const tendFrame = (frame, name) => {
     const wide = scrolls(frame);
     frame.classList.toggle("kb-scrolls", wide);
@@ -31,10 +36,9 @@
     // What scrolls sideways can be reached, and so scrolled, without a mouse.
     for (const code of document.querySelectorAll("pre > code:not([tabindex])"))
       if (scrolls(code)) code.tabIndex = 0;
-    for (const chart of article.querySelectorAll(".kb-chart")) {
-      chart.addEventListener("scroll", hint, { passive: true });
-      hint({ currentTarget: chart });
-    }
+    for (const drawn of article.querySelectorAll(".kb-chart, .kb-drawing"))
+      tendFrame(drawn, drawn.querySelector("svg").getAttribute("aria-label"));
+    for (const formula of article.querySelectorAll(".kb-math")) tendFrame(formula, "Formula");
     let heading = "", tables = 0;
     for (const part of article.querySelectorAll("h1, h2, h3, h4, .md-typeset__scrollwrap"))
       if (part.matches("h1, h2, h3, h4")) heading = part.textContent.replace("¶", "").trim();
