@@ -319,6 +319,94 @@ def test_no_table_is_cut_off_in_print(own: Served, visit: Open) -> None:
         assert seen.page.locator(".md-typeset__scrollwrap").evaluate_all(cut) == 0, page
 
 
+PHONE = {"width": 390, "height": 900}
+
+
+def test_on_a_phone_a_choice_sorts_a_stacked_table(own: Served, visit: Open) -> None:
+    seen = visit(own.http, viewport=PHONE)
+    seen.goto(f"{own.http}/patterns/index.html")
+    before = column(seen, "Pattern")
+    choice = seen.page.get_by_label("Sort by")
+    assert not seen.page.locator("article thead").is_visible()
+    assert choice.evaluate("e => e.selectedOptions[0].textContent") == "as listed"
+    choice.select_option("Pattern, descending")
+    falling = column(seen, "Pattern")
+    by_number = sorted(before, key=lambda name: (int(name[1:3]), name), reverse=True)
+    assert falling == by_number != before
+    assert seen.page.url.endswith("#sort=-Pattern")
+    seen.page.set_viewport_size({"width": 1280, "height": 900})
+    assert not choice.is_visible()
+    seen.page.get_by_role("button", name="Title").click()
+    assert choice.input_value() == "Title"
+    seen.page.set_viewport_size(PHONE)
+    choice.select_option("as listed")
+    assert column(seen, "Pattern") == before and "#" not in seen.page.url
+
+
+def test_on_a_phone_a_short_stacked_table_has_neither_heads_nor_a_choice(
+    own: Served, visit: Open
+) -> None:
+    seen = visit(own.http, viewport=PHONE)
+    shown = []
+    for page in (peers(own), "patterns/index.html"):
+        seen.goto(f"{own.http}/{page}")
+        shown += seen.page.locator(".kb-stack tbody").evaluate_all(
+            """bodies => bodies.map(body => [body.rows.length, body.parentNode.tHead.offsetHeight,
+              body.closest(".kb-stack").querySelectorAll(".kb-order").length])"""
+        )
+    assert {rows < 6 for rows, _, _ in shown} == {True, False}
+    assert [row for row in shown if row[1] or row[2] != (row[0] >= 6)] == []
+
+
+def test_on_a_phone_the_first_cell_of_a_block_is_its_title(own: Served, visit: Open) -> None:
+    seen = visit(own.http, viewport=PHONE)
+    seen.goto(f"{own.http}/patterns/index.html")
+    style = """cells => cells.slice(0, 2).map(cell => {
+      const { fontWeight, fontSize } = getComputedStyle(cell);
+      return [Number(fontWeight), parseFloat(fontSize)];
+    })"""
+    title, other = seen.page.locator("article tbody td").evaluate_all(style)
+    assert title[0] == 700 > other[0] and title[1] > other[1]
+
+
+def test_the_fade_is_narrow_and_only_where_a_column_is_left(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    frame = framed(seen, own.http, 3, 30, "figures")
+    mask = frame.evaluate("frame => getComputedStyle(frame).maskImage")
+    assert float(re.search(r"([\d.]+)px\)$", mask)[1]) <= 12
+    # The table ends in view, and what is left to scroll is the room beside it.
+    frame.evaluate("""frame => {
+      const end = frame.querySelector("table").getBoundingClientRect().right;
+      frame.style.width = `${end - frame.getBoundingClientRect().left + 5}px`;
+      frame.scrollLeft = 1;
+    }""")
+    seen.page.evaluate(SETTLED)
+    assert frame.evaluate("frame => frame.scrollWidth > frame.clientWidth + 5")
+    assert "kb-more" not in frame.get_attribute("class")
+
+
+def test_on_a_phone_a_long_name_stays_in_the_first_column(own: Served, visit: Open) -> None:
+    seen = visit(own.http, viewport=PHONE)
+    name = "H=2 Sq=100 Skv=100 dtype=bfloat16 <br><small>beside causal square bfloat16</small>"
+    for columns in (5, 8, 13):
+        frame = framed(seen, own.http, 3, columns, f'<span class="kb-long">{name}</span>')
+        out = """cells => cells.filter(cell => [...cell.querySelectorAll("*")].some(part =>
+          part.getBoundingClientRect().right > cell.getBoundingClientRect().right)).length"""
+        assert frame.locator("td:first-child").evaluate_all(out) == 0, columns
+
+
+def test_the_line_between_rows_is_below_their_heads_too(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/tags.html")
+    seen.page.evaluate("""() => {
+      document.querySelector("article").innerHTML =
+        "<table><tbody><tr><th scope=row>A</th><td>1</td></tr></tbody></table>";
+    }""")
+    lines = "cells => cells.map(cell => getComputedStyle(cell).borderTop)"
+    head, cell = seen.page.locator("tbody tr > *").evaluate_all(lines)
+    assert head == cell and not head.startswith("0px")
+
+
 def test_figures_are_aligned_right(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/tags.html")
