@@ -68,6 +68,11 @@ def crumb(page: str, listing: str, name: str, record: str, path: str | None = No
     return f"<small>{' · '.join(parts)}</small>"
 
 
+def status_chip(status: str) -> str:
+    """The status of a bug, as ``kbtool.ledger.faults`` words it, as a chip."""
+    return chip("recurred" if status == "met again" else status)
+
+
 def case_title(kernel: Kernel | None, case: str) -> str:
     """A case, ``SET/CASE``, with the title of its set, if the kernel has such a set."""
     name, _, rest = case.partition("/")

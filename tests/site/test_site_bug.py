@@ -62,11 +62,10 @@ def test_a_bugs_page_links_its_recurrences_above_the_mutants(root):
         for other in {FIRST, SECOND, LAST} - {own}:
             assert f"](../{other}/nan.md)" in told
         assert page.index("{#recurrences}") < page.index("{#mutants}")
-    assert f"[words about label 2](../{LAST}/nan.md)" in card(
-        bug_page(index, FIRST), "Met again in"
-    )
+    again = card(bug_page(index, FIRST), "Recurred in")
+    assert again.endswith(f"[words about label 2](../{LAST}/nan.md)")
     assert f"(../{FIRST}/nan.md)" in card(bug_page(index, SECOND), "Recurrence of")
-    assert not card(bug_page(index, LAST), "Met again in")
+    assert not card(bug_page(index, LAST), "Recurred in")
     assert "{#recurrences}" not in bug_page(index, FIRST, "odd_.x")
 
 
@@ -77,6 +76,13 @@ def test_two_recurrences_of_one_bug_belong_to_one_fault(root):
     index = index_of(root)
     assert [case.status for case in index.bugs.values()] == ["met again", "met again", "open"]
     assert [one.bug.id for one in index.bugs[SECOND, "b"].recurrences] == ["c"]
+    page = bug_page(index, SECOND, "b")
+    assert card(page, "Status") == (
+        '<span class="kb-chip kb-chip--bad">open</span>, recurred in'
+        f" [words about label 2](../{LAST}/c.md)"
+    )
+    assert "Recurred in" not in page
+    assert ">recurred</span> |" in listing(index) and "met again" not in listing(index)
 
 
 def test_a_fix_in_a_record_that_comes_before_mends_what_was_not_met_again(root):
@@ -284,7 +290,7 @@ def test_open_bugs_come_first_and_have_a_place_to_lead_to(root):
     for name in (FIRST, SECOND, LAST):
         change(root, name, bugs=[named("a", status="fixed")], fixes=[], unknown={})
     made = listing(index_of(root))
-    assert part(made, "open").strip() == "*No bug is open.*"
+    assert part(made, "open").strip() == "*No bug is unresolved.*"
     made = listing(index_of(trees.empty(root / "empty")))
     assert "No session's record names a bug." in part(made, "open")
 

@@ -15,6 +15,7 @@ from kbtool.markdown.markup import (
     chip,
     clipped,
     facts,
+    folded,
     join,
     muted,
     nothing,
@@ -38,6 +39,7 @@ from kbtool.site.parts import (
     patterns_of,
     section,
     session_cell,
+    status_chip,
     why_unknown,
 )
 
@@ -60,15 +62,11 @@ def listing(index: Index) -> str:
     still = [case for case in met if case.is_open]
     others = [case for case in met if not case.is_open]
     statuses = Counter(case.status for case in met)
-    nowhere = "No bug is open." if latest else "No session's record names a bug."
-    about = (
-        f"{many(len(met), 'bug')}, {len(still)} open. A bug is fixed by its last"
-        " fix, unless the record says that no test confirmed it, or the bug recurred in a later"
-        " session. Met again: it recurred, and no later fix is known; its status is that of the"
-        " newest recurrence. Every other bug has the status that its session left; unknown if no"
-        " record gives one. Put back: the verdict of validation on the edits that put the bug back,"
-        " in the newest run of each."
-    )
+    nowhere = "No bug is unresolved." if latest else "No session's record names a bug."
+    counts = {word: sum(case.status == word for case in still) for word in OPEN_WORDS}
+    told = ", ".join(f"{count} {OPEN_WORDS[word]}" for word, count in counts.items() if count)
+    unresolved = f"{len(still)} unresolved: {told}" if still else "none unresolved"
+    about = f"{many(len(met), 'bug')}, {unresolved}."
     as_edits = (
         f"{many(len(edits), 'more bug')} of which records have a cause and the edit that puts it"
         f" into the sources (a mutant), to see whether validation finds it. {_NEVER_MET}"
@@ -77,17 +75,18 @@ def listing(index: Index) -> str:
         [
             page_title("Bugs"),
             about if latest else None,
+            folded("How the status is found", _STATUSES) if latest else None,
             facts(
                 [
                     *(
-                        (chip(word), f"[{count}](#{'open' if word in OPEN else 'others'})")
+                        (status_chip(word), f"[{count}](#{'open' if word in OPEN else 'others'})")
                         for word, count in statuses.most_common()
                     ),
                     ("known only as edits", f"[{len(edits)}](#edits)" if edits else ""),
                 ]
             ),
             section(
-                "Open", "open",
+                "Unresolved", "open",
                 _table(index, still) or nothing(nowhere),
             ),
             section(
@@ -102,12 +101,32 @@ def listing(index: Index) -> str:
     )  # fmt: skip
 
 
+OPEN_WORDS = {"open": "open", "fix unconfirmed": "with a fix that no test confirmed"}
+"""The statuses of unresolved bugs, in a sentence."""
+
+_STATUSES = (
+    "A bug is fixed by its last fix, unless the record says that no test confirmed it, or the bug"
+    " recurred in a later session. Recurred: no later fix is known; its status is that of the"
+    " newest recurrence. Every other bug has the status that its session left; unknown if no record"
+    " gives one. Put back: the verdict of validation on the edits that put the bug back, in the"
+    " newest run of each."
+)
+
+
+def _status(index: Index, case: BugCase, here: str) -> str:
+    """What became of a bug; of one that recurred and is open there, where."""
+    newest, bug = case.meetings[-1]
+    if case.status == "met again" and index.bugs[newest.id, bug.id].status == "open":
+        return f"{chip('open')}, recurred in {', '.join(_again(index, case, here))}"
+    return status_chip(case.status)
+
+
 def _table(index: Index, cases: Sequence[BugCase]) -> str | None:
     here = at.BUGS
     rows = [
         [
             index.link(case.page, here),
-            chip(case.status),
+            status_chip(case.status),
             _seen(case.bug),
             session_cell(index, case.session, here),
             ", ".join(_fixers(index, case, here)),
@@ -118,7 +137,7 @@ def _table(index: Index, cases: Sequence[BugCase]) -> str | None:
         for case in cases
     ]
     header = [
-        "Bug", "Status", "Symptom", "Recorded in", "Fixed in", "Met again in", "Lost", "Put back",
+        "Bug", "Status", "Symptom", "Recorded in", "Fixed in", "Recurred in", "Lost", "Put back",
     ]  # fmt: skip
     # Empty cells have text, so that both tables have the same columns.
     filled = [[cell or "–" for cell in row] for row in rows]
@@ -176,13 +195,14 @@ def page(index: Index, case: BugCase) -> str:
     if cause is None and why:
         cause = f"Unknown: {inline(reason)}"
     lost = lost_in_all(case) if len(case.meetings) > 1 else ""
+    status, again = _status(index, case, here), ", ".join(_again(index, case, here))
     return join(
         [
             page_title(inline(case.title)),
             crumb(here, at.BUGS, "Bugs", f"{session.id}#bugs.{bug.id}"),
             facts(
                 [
-                    ("Status", chip(case.status)),
+                    ("Status", status),
                     (
                         "As the session left it",
                         chip(bug.status) if bug.status != case.status else "",
@@ -198,7 +218,7 @@ def page(index: Index, case: BugCase) -> str:
                         "Recurrence of",
                         index.link(before.page, here, inline(before.title)) if before else "",
                     ),
-                    ("Met again in", ", ".join(_again(index, case, here))),
+                    ("Recurred in", "" if again in status else again),
                     ("Component", optional(bug.component)),
                     ("Time lost", optional(bug.minutes_lost)),
                     ("Lost in all", f"[{lost}](#recurrences)" if lost else ""),
@@ -255,7 +275,7 @@ def _meetings(index: Index, case: BugCase, here: str) -> str:
             [
                 session_cell(index, session, here),
                 "this one" if other is case else index.link(other.page, here, inline(bug.title)),
-                chip(other.status),
+                status_chip(other.status),
                 inline(clipped(bug.cause or "")) or "unknown",
                 at.link(judged, f"{other.page}#hypotheses", here) if judged else "",
                 optional(bug.minutes_lost) or "not said",
@@ -263,7 +283,7 @@ def _meetings(index: Index, case: BugCase, here: str) -> str:
         )
     lost = lost_in_all(case)
     return section(
-        "Every meeting of this fault", "recurrences",
+        "Occurrences", "recurrences",
         stacked_table(["Session", "Bug", "Status", "Cause", "Hypotheses", "Lost"], rows, {5}),
         f"Time lost in all: **{lost}**." if lost else None,
     )  # fmt: skip

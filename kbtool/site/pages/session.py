@@ -45,6 +45,7 @@ from kbtool.site.parts import (
     patterns_of,
     section,
     session_cell,
+    status_chip,
     unknowns,
     why_unknown,
 )
@@ -314,7 +315,7 @@ def _runs(index: Index, session: Session, here: str) -> str:
         for run in index.runs_of(session=session.id)
     ]
     return section(
-        "Runs", "runs", stacked_table(["Run", "From", "Status", "Result"], rows) if rows else None
+        "Runs", "runs", stacked_table(["Run", "Recipe", "Status", "Result"], rows) if rows else None
     )
 
 
@@ -328,7 +329,7 @@ def _bugs(index: Index, session: Session, here: str) -> str:
                 anchor(f"bugs.{bug.id}")
                 + "".join(anchor(f"bugs.{bug.id}.{h.id}") for h in bug.hypotheses)
                 + index.link(case.page, here),
-                chip(case.status),
+                status_chip(case.status),
                 optional(bug.symptom),
                 optional(bug.cause) or why_unknown(session, f"bugs.{bug.id}.cause"),
                 optional(bug.minutes_lost),
