@@ -163,7 +163,7 @@ def what_to_do_about_an_80_minute_build(one: Visitor, run: Command) -> None:
 
 def what_to_do_about_an_80_minute_build_by_symptoms(one: Visitor, run: Command) -> None:
     """A list of symptoms that has no such row hands the words to the search."""
-    one.follow("It looks like")
+    one.follow("It misbehaves")
     one.page.get_by_label("Filter").first.fill("80-minute build")
     one.click(one.page.get_by_role("button", name="Search the whole site"))
     found = one.page.locator(".kb-search__item a").first

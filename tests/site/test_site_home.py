@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from datetime import timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -288,8 +289,32 @@ def test_both_pages_name_the_pattern_that_replaced_another(root):
         assert f"../sessions/{trees.session_id(0)}.md" in row
 
 
-def test_a_paused_session_has_begun_then_and_not_paused_then(root):
+def test_a_paused_session_has_begun_then_and_not_paused_then(root, monkeypatch):
+    monkeypatch.setattr(home, "_LONG_PAUSED", timedelta(days=60))
     assert " begun 2025-10-12 19:42 UTC" in part(home_page(root), "running")
+
+
+@pytest.mark.parametrize(("days", "listed"), [(30, True), (31, False)])
+def test_a_session_that_paused_long_before_the_newest_run_is_counted(
+    root, monkeypatch, days, listed
+):
+    index = index_of(root)
+    since = index.runs_of()[0].started - timedelta(days=days)
+    monkeypatch.setattr(home, "moment", lambda session: since)
+    told = part(unescape(home.page(index, None)), "running").split("Where the work stands")[0]
+    assert (" begun 2025-10-12" in told) == listed
+    counted = "[1 session](sessions/index.md) has been paused since more than 30 days before"
+    assert (counted in told) == (not listed)
+
+
+def test_the_table_of_patterns_has_what_one_chooses_by(root):
+    index = index_of(root)
+    made = unescape(pattern.listing(index))
+    assert "| Pattern | Lesson | Gain | Evidence | Verdict |" in made
+    for name, account in index.accounts.items():
+        (row,) = (line for line in made.splitlines() if f"<small>{name}</small>" in line)
+        assert f"[{account.pattern.title}]({name}.md)" in row
+        assert pattern.verdicts(account) in row and f">{account.standing}</span>" in row
 
 
 def test_the_statuses_of_the_list_of_bugs_add_up_with_what_is_open(root):
@@ -299,8 +324,11 @@ def test_the_statuses_of_the_list_of_bugs_add_up_with_what_is_open(root):
     card = made.partition("kb-facts")[2].partition("</div>")[0]
     found = re.findall(r">([\w -]+)</span> </small><br>\[?(\d+)", card)
     counts = {word: int(n) for word, n in found}
-    told = int(re.search(r"bugs, (\d+) open", made)[1])
-    assert counts["met again"] == 1 and sum(counts.values()) == len(index.bugs)
+    told = int(re.search(r"bugs, (\d+) unresolved", made)[1])
+    words = [f"{counts['open']} open"] if "open" in counts else []
+    words.append(f"{counts['fix unconfirmed']} with a fix that no test confirmed")
+    assert f" {told} unresolved: {', '.join(words)}." in made
+    assert counts["recurred"] == 1 and sum(counts.values()) == len(index.bugs)
     assert counts.get("open", 0) + counts.get("fix unconfirmed", 0) == told
 
 
@@ -350,7 +378,7 @@ def test_runs_are_listed_with_their_moment_and_one_line_names_them_all(root):
     put_run(root, 1)
     index = index_of(root)
     listed = unescape(run.listing(index))
-    assert "| Run | From | Session |" in listed and ">[2025-11-23 10:10 UTC](" in listed
+    assert "| Run | Recipe | Session |" in listed and ">[2025-11-23 10:10 UTC](" in listed
     mentioned = recipe.page(index, *index.recipes["copy"]).partition("{#mentioned-by}")[2]
     (line,) = (one for one in mentioned.splitlines() if "-copy.md" in one)
     assert line.startswith('- runs: <span class="kb-nowrap">[2025-11-23 10:10 UTC](')

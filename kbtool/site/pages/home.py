@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 
 from kbtool.ledger.claims.report import WRONG
@@ -33,7 +33,7 @@ from kbtool.model.kernel import Kernel
 from kbtool.model.session_costs import SessionCosts
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
-from kbtool.site.index import Index
+from kbtool.site.index import Index, moment
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import drawn, verdict_line
 from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
@@ -51,6 +51,8 @@ PAGES = Pages(_pages, at.HOME, "Home")
 NEWEST = 5
 RESULTS = 6
 LEFT_OUT = 20
+_LONG_PAUSED = timedelta(days=30)
+"""Sessions that paused so long before the newest run are counted, not listed."""
 
 _ABOUT = (
     "Records of work on GPU kernels: what was measured, what went wrong, and what it cost. Every"
@@ -95,12 +97,14 @@ def _chart(index: Index) -> Iterator[str]:
 def _questions(index: Index) -> str:
     """A column for whoever has a problem, a kernel, or a bill."""
     wrong = [
-        f"[It looks like …]({at.WRONG}): symptoms in plain words, with the pattern, the bugs that"
-        " had them, what they cost and the command that helps",
-        f"[A tool printed a message]({at.SYMPTOMS}): what it means, and what to do;"
+        f"[It misbehaves, and no message says why]({at.WRONG}): symptoms in plain words, with what"
+        " to do, the bugs that had them and what they cost",
+        f"[A tool printed an error or a warning]({at.SYMPTOMS}): what it means, and what to do;"
         " `kbtool explain build.log` looks for all of them",
-        f"[It is wrong or slow]({at.PATTERNS}): the patterns, with the evidence for and against",
-        f"[It looks like a bug]({at.BUGS}): symptom, cause and fix of every one",
+        f"[You want a technique, or to avoid a mistake]({at.PATTERNS}): the patterns, with the"
+        " evidence for and against",
+        f"[You want to know whether it happened before]({at.BUGS}): symptom, cause and fix of every"
+        " bug",
     ]
     fast = [
         *(
@@ -163,7 +167,7 @@ def _figures(index: Index, today: date | None) -> str:
         [
             figure(len(sessions), at.SESSIONS, f"{noun(len(sessions), 'session')}, {spent}"),
             figure(money.money, at.COSTS, "; ".join([*money.coverage, _month(index, today)])),
-            figure(is_open, at.BUGS, f"{noun(is_open, 'open bug')}, of {len(bugs)} recorded"),
+            figure(is_open, at.BUGS, f"{noun(is_open, 'unresolved bug')}, of {len(bugs)} recorded"),
             figure(_wrong(index), at.AUDIT, "claims that do not hold"),
             figure(kept, at.PATTERNS, f"{noun(kept, 'pattern')}, {pieces} of evidence"),
         ]
@@ -204,13 +208,30 @@ def _running(index: Index) -> str:
         for s in index.sessions.values()
         if s.status == "running" or (s.status == "paused" and s.id not in index.followers)
     ]
-    if not going:
-        return nothing("No session is running, and none waits to be resumed.")
-    return bullets(
+    runs = index.runs_of()
+    long = [
+        s
+        for s in going
+        if s.status == "paused"
+        and runs
+        and (since := moment(s)) is not None
+        and runs[0].started - since > _LONG_PAUSED
+    ]
+    lines = [
         f"{index.link(at.session_page(s.id), at.HOME)} {chip(s.status)}"
         + (f" begun {inline(s.started)}" if s.started else "")
         for s in going
-    )
+        if s not in long
+    ]
+    if long:
+        have = "has" if len(long) == 1 else "have"
+        lines.append(
+            f"[{many(len(long), 'session')}]({at.SESSIONS}) {have} been paused since more than"
+            f" {_LONG_PAUSED.days} days before the newest run"
+        )
+    if not lines:
+        return nothing("No session is running, and none waits to be resumed.")
+    return bullets(lines)
 
 
 def _results(index: Index) -> list[str]:
@@ -321,7 +342,7 @@ def _bugs(index: Index) -> str:
     if not found:
         return nothing("No bug is open." if index.bugs else "No session's record names a bug.")
     return bullets(
-        f"{index.link(case.page, at.HOME)} {chip(case.status)} met in "
+        f"{index.link(case.page, at.HOME)} {chip(case.status)} recorded in "
         + index.link(at.session_page(case.session.id), at.HOME, inline(case.session.label))
         for case in found
     )

@@ -80,7 +80,7 @@ def verdicts(account: Account) -> str:
 
 
 def listing(index: Index) -> str:
-    """Every pattern, best standing first, with what it saved as claimed and as step times show."""
+    """Every pattern, best standing first, with its evidence."""
     if not index.patterns:
         return join([page_title("Patterns"), nothing(
             "There are no patterns yet: each is one YAML file under `patterns/`."
@@ -88,39 +88,25 @@ def listing(index: Index) -> str:
     rows = []
     for account in index.accounts.values():
         pattern = account.pattern
-        against = account.count("contradicted") + account.count("not_reproduced")
-        counts = (account.count("applied"), account.count("proved"), against)
+        page = at.pattern_page(pattern.id)
         rows.append(
             [
-                index.link(at.pattern_page(pattern.id), at.PATTERNS, inline(pattern.id)),
-                inline(pattern.title),
+                f"{at.link(inline(pattern.title), page, at.PATTERNS)} {muted(inline(pattern.id))}",
                 inline(pattern.summary),
-                chip(account.standing),
-                *(str(count or "–") for count in counts),
-                _minutes(account.claimed("saved")),
-                _minutes(account.claimed("lost")),
-                saving_text(account.timed()),
                 inline(in_short(index.worths.get(pattern.id, ())) or "–"),
-                ", ".join(
-                    index.link(at.recipe_page(r.name), at.PATTERNS, inline(r.name))
-                    for r in pattern.recipes
-                )
-                or "–",
+                verdicts(account),
+                chip(account.standing),
             ]
         )
-    header = [
-        "Pattern", "Title", "Lesson", "Standing", "Applied", "Proved", "Against",
-        "Saved, as claimed", "Lost, as claimed", "Saved, by step times", "Gains", "Recipe",
-    ]  # fmt: skip
+    header = ["Pattern", "Lesson", "Gain", "Evidence", "Verdict"]
     return join(
         [
             page_title("Patterns"),
-            "By rank: the standing, then the number of sessions that proved it, that applied it,"
-            " then minutes saved. Applied, proved and against count sessions. Saved and lost are"
-            " claimed by their records; the step times are minutes planned minus minutes taken,"
-            " over the steps that name the pattern. Gains are times without the technique ÷ times"
-            " with it, last measured by the recipe `ablate`. `kbtool patterns` prints the same.",
-            stacked_table(header, rows, {4, 5, 6, 7, 8, 9}),
+            "By rank: the verdict, then the number of sessions that proved it, that applied it,"
+            " then minutes saved, which its page has. Gain: the time without the technique ÷ the"
+            " time with it, last measured by the recipe `ablate`. Evidence counts sessions."
+            " `kbtool patterns` prints the same.",
+            stacked_table(header, rows),
             bullets(f"{chip(name)} {inline(why)}" for name, why in STANDINGS.items()),
         ]
     )

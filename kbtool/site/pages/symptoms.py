@@ -10,6 +10,7 @@ from kbtool.markdown.markup import (
     anchor,
     bullets,
     folded,
+    heading,
     join,
     nothing,
     outward,
@@ -138,15 +139,16 @@ def _causes(known: KnownSymptom, numbers: dict[str, str]) -> str | None:
 
 def of_pattern(index: Index, pattern: str, here: str) -> str | None:
     """The symptoms of the catalogue that belong to a pattern."""
-    lines = []
+    shown = []
     for tool in index.base.catalogue.values():
         there = at.symptoms_page(tool.id)
-        lines += [
-            f"{at.link(inline(known.title), f'{there}#{known.id}', here)} ({inline(tool.title)})"
+        lines = [
+            at.link(inline(known.title), f"{there}#{known.id}", here)
             for known in tool.symptoms
             if pattern in known.patterns
         ]
-    if not lines:
+        if lines:
+            shown += [heading(3, inline(tool.title), f"symptoms.{tool.id}"), bullets(lines)]
+    if not shown:
         return None
-    return join([anchor("symptoms.catalogue") + "Messages of tools that it helps with:",
-                 bullets(lines)])  # fmt: skip
+    return join([anchor("symptoms.catalogue") + "Messages of tools that it helps with:", *shown])
