@@ -78,6 +78,24 @@ def test_a_literal_search_needs_every_word(own: Served, visit: Open) -> None:
     assert fallback == many  # no page has all: those with the most of them
 
 
+@pytest.mark.parametrize("way", ["http", "file"])
+def test_the_tab_of_a_record_is_that_of_its_list(own: Served, visit: Open, way: str) -> None:
+    base = own.bases()[way]
+    seen = visit(base)
+    for page, tab in [
+        ("sessions/2025-10-12-n2.html", "Sessions"),
+        ("kernels/split_k_attention/results.html", "Kernels"),
+        ("costs.html", "Costs"),
+        ("index.html", "Home"),
+        ("tags/cuda/index.html", None),
+    ]:
+        seen.goto(f"{base}/{page}")
+        active = [
+            one.strip() for one in seen.page.locator(".md-tabs__item--active").all_inner_texts()
+        ]
+        assert active == ([tab] if tab else []), page
+
+
 def test_the_line_named_in_the_address_is_highlighted(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/kernels/split_k_attention/src/cuda/fused/fused.cuh.html#L10")

@@ -29,6 +29,14 @@
     hint({ currentTarget: frame });
   };
 
+  /* Records are in no navigation: the tab of the list that leads to them is the active one. */
+  if (!document.querySelector(".md-tabs__item--active"))
+    for (const tab of document.querySelectorAll(".md-tabs__item")) {
+      const folder = new URL(".", tab.firstElementChild.href).href;
+      const isHome = new URL(".", document.querySelector(".md-logo").href).href === folder;
+      tab.classList.toggle("md-tabs__item--active", !isHome && location.href.startsWith(folder));
+    }
+
   const tend = () => {
     // Landmarks without a name: a button to copy is no landmark at all.
     for (const nav of document.querySelectorAll(".md-code__nav:not([role])"))
