@@ -135,7 +135,8 @@ def test_the_form_asks_and_the_address_keeps_what_was_asked(
     assert verdict(again) == verdict(seen)
     run = again.page.locator("#kb-fastest table a").first
     run.click()
-    assert first.case.arms[first.fastest].run in again.page.locator("h1").inner_text()
+    id = again.page.locator("h1 + p code").inner_text()
+    assert id == first.case.arms[first.fastest].run
 
 
 def test_what_was_never_measured_and_what_is_no_size_is_said(own: Served, visit: Open) -> None:
