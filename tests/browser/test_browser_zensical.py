@@ -20,6 +20,7 @@ from test_browser import (
     test_no_script_in_a_record_is_executed,
     test_search_finds_a_pattern_by_a_word_of_its_title,
     test_the_line_named_in_the_address_is_highlighted,
+    test_the_tab_of_a_record_is_that_of_its_list,
 )
 from test_browser_axe import test_axe_finds_no_violation_on_any_kind_of_page
 from test_browser_chart import (
