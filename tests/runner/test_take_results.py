@@ -189,7 +189,7 @@ def test_what_an_nvbench_states_is_named_as_it_names_it(root):
     said = described(
         metric(taken(root, NVBENCH), "cold/time/gpu/mean", "copy Elements=16777216 T=F32")
     )
-    assert said == "cold/time/gpu/mean 6.10352e-05 s (copy Elements=16777216 T=F32, of 512 samples)"
+    assert said == "cold/time/gpu/mean 6.10e-05 s (copy Elements=16777216 T=F32, of 512 samples)"
 
 
 def test_a_summary_of_nvbench_is_taken_in_or_told(root, tmp_path):
