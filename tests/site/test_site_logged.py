@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import site_trees as trees
 
+from kbtool.model.kinds.command import CommandResult
 from kbtool.model.run import Run
 from kbtool.site.index import Index
 from kbtool.site.pages import home, run, session
+from kbtool.site.pages.run import RunLinks
+from kbtool.steps.command.page import page as command_page
 from kbtool.steps.logged import MOST
 from kbtool.store.tree import KnowledgeBase
 
@@ -78,3 +81,14 @@ def test_a_name_of_a_metric_is_text(root):
     metrics = [{"name": "<b>x</b>|y", "unit": "J", "values": [1]}]
     index, made = put(root, LOGGED, metrics=metrics)
     assert "<b>x" not in run.page(index, [made])
+
+
+@pytest.mark.parametrize("logs", [True, False])
+def test_what_a_command_printed_is_folded_below_what_it_logged(root, logs):
+    index, made = put(root, LOGGED)
+    metrics = made.steps[0].result.metrics if logs else []
+    result = CommandResult(argv=["time"], exit_code=0, output_tail="printed", metrics=metrics)
+    page = command_page(result, RunLinks(index, made, "runs/x.html"))
+    assert ("What it printed" in page) is logs
+    assert page.index("printed") > page.index("Exit status: 0")
+    assert not logs or page.index("Not validated") < page.index("Exit status: 0")
