@@ -119,7 +119,6 @@ ROUNDS_NO_MONEY = {
     "cli/status.py:_print": "minutes until a budget is full",
     "markdown/chart.py": "coordinates of a drawing",
     "markdown/figures.py:seconds": "the time of a step",
-    "markdown/figures.py:counted": "a count",
     "store/sessions.py:environment": "the memory of a card",
 }
 """Functions of modules that speak of money and round something else, and what."""
