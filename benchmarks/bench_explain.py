@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from explained import answers, explain, unrelated
+from explained import answers, explain, messages, unrelated
 from timed import timed
 
 from kbtool.store.tree import KnowledgeBase
@@ -32,7 +32,7 @@ _REPORT = "ptxas info    : Used {n} registers, 0 bytes spill stores, 0 bytes spi
 def main() -> None:
     base = KnowledgeBase(ROOT)
     for half in ("develop", "measure"):
-        found = list(answers(base, half))
+        found = list(answers(base, messages(half)))
         right = sum(answer.is_right for answer in found)
         elsewhere = sum(answer.is_for_another_card for answer in found)
         print(

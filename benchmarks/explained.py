@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +61,8 @@ def unrelated() -> list[str]:
     return [str(text) for text in data["texts"]]
 
 
-def answers(base: KnowledgeBase, half: str) -> Iterator[Answer]:
-    """What `kbtool explain` says of each message of a half."""
-    for message in messages(half):
+def answers(base: KnowledgeBase, of: Iterable[Message]) -> Iterator[Answer]:
+    """What `kbtool explain` says of each message."""
+    for message in of:
         found = explain(base, [message.text.encode()])
         yield Answer(message, found.fits[:FIRST])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -25,8 +26,9 @@ def base() -> KnowledgeBase:
 
 @pytest.mark.slow
 def test_messages_that_the_catalogue_was_developed_on_lead_to_the_right_remedy(base):
-    found = list(explained.answers(base, "develop"))
-    assert len(found) >= 50
+    # A fifth: all of them take minutes, which benchmarks/bench_explain.py has.
+    drawn = random.Random(30).sample(explained.messages("develop"), 600)
+    found = list(explained.answers(base, drawn))
     wrong = [answer.message.source for answer in found if not answer.is_right]
     assert len(wrong) <= len(found) / 10, wrong
     assert not [answer for answer in found if answer.is_for_another_card]
