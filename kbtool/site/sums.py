@@ -48,12 +48,7 @@ def known_in(tables: Sequence[Rollup]) -> Known:
     began = totals[0][0].sessions - totals[0][0].planned
     told = []
     if len(began) > 1:
-        without = len(began) - len(priced)
-        told.append(
-            f"{many(without, 'session')} {'has' if without == 1 else 'have'} no price"
-            if without
-            else f"all {len(began)} sessions priced"
-        )
+        told.append(f"{len(priced)} of {many(len(began), 'session')} priced")
     if estimated:
         told.append("GPU estimated" + (f" for {len(estimated)}" if len(began) > 1 else ""))
     return Known(" + ".join(sums), tuple(told))

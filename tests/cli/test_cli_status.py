@@ -92,7 +92,7 @@ def test_a_month_is_also_told_with_the_gpu_by_the_time_of_runs(base, kbtool):
     out = kbtool("status", root=base.root).out
     # 6 minutes at 1.25 an hour are 0.13; the budget counts what records state.
     assert "1.00 of 9.00 USD" in out
-    told = "with the GPU by the time of runs: 1.13 USD, all 2 sessions priced, GPU estimated for 1"
+    told = "with the GPU by the time of runs: 1.13 USD, 2 of 2 sessions priced, GPU estimated for 1"
     assert told in out
     month = json.loads(kbtool("status", "--json", root=base.root).out)["month"]
     assert month["boxes"][0]["spent"] == "1.00"

@@ -204,11 +204,11 @@ def test_costs_of_cards_that_no_record_states_are_marked_and_their_coverage_is_t
         }))  # fmt: skip
     index = Index(KnowledgeBase(base.root))
     made = costs.page(index)
-    assert "**0.13 USD, 1 session has no price, GPU estimated for 1**" in made
+    assert "**0.13 USD, 1 of 2 sessions priced, GPU estimated for 1**" in made
     by_month = made.split("## By month")[1].split("\n## ")[0]
     assert by_month.count("1 of 2 |") == 1 and "**1 of 2**" in by_month
     first_page = home.page(index, None)
-    assert "0.13 USD" in first_page and "1 session has no price; GPU estimated for 1" in first_page
+    assert "0.13 USD" in first_page and "1 of 2 sessions priced; GPU estimated for 1" in first_page
     known, unknown = map(html.unescape, (session.page(index, s) for s in index.sessions.values()))
     card = "NVIDIA H100 80GB HBM3"
     assert f"| gpu | 0.13 USD | estimated | 6 min | 1.25 USD/h | {card} |" in known
