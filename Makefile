@@ -1,5 +1,5 @@
 # make run         build, validate, benchmark and record the Split-K attention kernel
-# make test        every test, the linters, the type checker, every CUDA source for every card
+# make test        every test, the linters, the type checker, every CUDA source for Ampere and Hopper
 # make test-quick  the linters, the type checker, and the tests that need no compiler and no browser
 # make coverage    the tests, and which lines of kbtool they run
 # make test-gpu    the tests that need a card, alone; make test skips them where there is none
@@ -69,9 +69,11 @@ unit: $(VENV)/.ready
 coverage: $(VENV)/.ready
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term
 
-# Needs nvcc and no card; says so where there is none.
+# Needs nvcc and no card; says so where there is none. The sources tell compute capabilities apart at
+# 8.9 and 9.0 alone, so that these two architectures compile every line.
 cuda: $(VENV)/.ready
-	$(BIN)/python -m kbtool kernel compile --quick --skip-without-nvcc >/dev/null
+	$(BIN)/python -m kbtool kernel compile --quick --skip-without-nvcc \
+		--architecture sm_80 --architecture sm_90a >/dev/null
 
 test-gpu: $(VENV)/.ready
 	$(BIN)/python -m pytest -m gpu
