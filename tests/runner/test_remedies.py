@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.runner import index, remedies
+from kbtool.runner.explain import architectures_in
 from kbtool.runner.field import is_about_cards, is_of_the_field, tells_trouble
 from kbtool.runner.resemble import Words, counted, stem_of, words
 from kbtool.store.tree import KnowledgeBase
@@ -27,11 +28,13 @@ def base() -> KnowledgeBase:
 @pytest.mark.slow
 def test_messages_that_the_catalogue_was_developed_on_lead_to_the_right_remedy(base):
     # A fifth: all of them take minutes, which benchmarks/bench_explain.py has.
-    drawn = random.Random(30).sample(explained.messages("develop"), 600)
-    found = list(explained.answers(base, drawn))
+    every = explained.messages("develop")
+    found = list(explained.answers(base, random.Random(30).sample(every, 600)))
     wrong = [answer.message.source for answer in found if not answer.is_right]
     assert len(wrong) <= len(found) / 10, wrong
-    assert not [answer for answer in found if answer.is_for_another_card]
+    cards = [one for one in every if any(map(architectures_in, one.text.splitlines()))]
+    assert len(cards) > 100
+    assert not [one for one in explained.answers(base, cards) if one.is_for_another_card]
 
 
 @pytest.mark.slow

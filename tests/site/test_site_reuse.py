@@ -122,7 +122,7 @@ def test_after_any_edits_what_is_reused_is_what_a_cold_build_makes(
     editor = Editor(root, 1)
     today = date.today()
     live = Live(root, tmp_path / "live", lambda line: None)
-    for turn in range(7):
+    for turn in range(9):
         edited = editor.edit() if turn else "before any edit"
         again = build_site(root, tmp_path / "again", today)
         live.refresh()
