@@ -45,13 +45,6 @@ def test_the_button_that_copies_is_seen_beside_the_code(
         assert ground.startswith("rgb(") and contrast >= 3
 
 
-def test_on_a_phone_no_line_of_code_is_cut(own: Served, visit: Open) -> None:
-    seen = visit(own.http, viewport=PHONE)
-    for page in own.one_of_each_kind():
-        seen.goto(f"{own.http}/{page}")
-        assert seen.page.locator("pre > code").evaluate_all(CUT) == [], page
-
-
 def test_on_a_wide_screen_no_line_that_a_record_says_is_cut(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     for page in own.one_of_each_kind():
@@ -87,7 +80,9 @@ def test_on_a_phone_a_formula_scrolls_in_its_frame_and_says_so(own: Served, visi
     assert {tuple(one) for one in found} == {(True, True, True), (False, False, False)}
 
 
-def test_on_a_phone_the_link_beside_a_heading_takes_no_line(own: Served, visit: Open) -> None:
+def test_on_a_phone_no_code_is_cut_and_no_link_of_a_heading_takes_a_line(
+    own: Served, visit: Open
+) -> None:
     seen = visit(own.http, viewport=PHONE)
     taller = """heads => heads.filter(head => {
       const before = head.offsetHeight;
@@ -96,6 +91,7 @@ def test_on_a_phone_the_link_beside_a_heading_takes_no_line(own: Served, visit: 
     }).map(head => head.textContent)"""
     for page in own.one_of_each_kind():
         seen.goto(f"{own.http}/{page}")
+        assert seen.page.locator("pre > code").evaluate_all(CUT) == [], page
         heads = seen.page.locator(":is(h1, h2, h3, h4):has(.headerlink)")
         assert heads.evaluate_all(taller) == [], page
 

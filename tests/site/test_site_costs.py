@@ -176,7 +176,7 @@ def test_the_page_of_costs_has_charts_and_budgets(tmp_path):
     exceeded, kept = boxes.split("<summary>1 budget kept</summary>")
     assert (exceeded.count("exceeded</span>"), exceeded.count("kept</span>")) == (3, 0)
     assert (kept.count("exceeded</span>"), kept.count("kept</span>")) == (0, 1)
-    assert boxes.count("| Session | Budget |") == 2
+    assert boxes.count("| Session or month | Budget |") == 2
     by_month = made.split("## By month")[1].split("\n## ")[0]
     assert by_month.count("kb-limit") == 2  # the budget and its entry in the legend
     # Both sessions are of two patterns: the column adds up to what was spent once.

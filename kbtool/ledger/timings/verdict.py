@@ -142,13 +142,11 @@ def answer(rows: Sequence[Row], second: str = "B", than: str = "") -> str:
     judged = len(of("same")) + len(of("faster")) + len(of("slower"))
     told = judged + len(of("too_noisy"))
     changed: tuple[Verdict, ...] = ("slower", "faster")
-    parts = [
-        f"{verdict} in {len(found)} of {many(told, 'case')}, by {_range(found)}"
-        for verdict in changed
-        if (found := of(verdict))
-    ]
-    if parts:
-        parts[0] = f"{second} is {parts[0].replace(' ', f'{than} ', 1)}"
+    parts: list[str] = []
+    for verdict in changed:
+        if found := of(verdict):
+            said = verdict if parts else f"{second} is {verdict}{than}"
+            parts.append(f"{said} in {len(found)} of {many(told, 'case')}, by {_range(found)}")
     if not parts and judged:
         of_all = f" of {told}" if judged < told else ""
         parts = [f"no change in {judged}{of_all} cases" if told > 1 else "no change in 1 case"]

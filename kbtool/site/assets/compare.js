@@ -351,7 +351,7 @@
     run.id = "kb-" + letter + "-run";
     arm.id = "kb-" + letter + "-arm";
     var made = el("fieldset", {}, el("legend", {}, letter === "a" ? "A, the reference" : "B, which is judged"));
-    made.append.apply(made, fields.concat([el("label", { style: "grid-template-columns: minmax(0, 1fr)" }, "Run ", run), el("label", {}, "Implementation ", arm)]));
+    made.append.apply(made, fields.concat([el("label", { class: "kb-full" }, "Run ", run), el("label", {}, "Implementation ", arm)]));
     var meaning = one.data.implementations[one.arm];
     if (meaning) made.append(el("p", {}, el("small", {}, one.arm + ": " + meaning)));
     if (!found.length) made.append(el("p", { role: "status" }, "No run has all of these."));

@@ -30,12 +30,15 @@
   };
 
   /* Records are in no navigation: the tab of the list that leads to them is the active one. */
-  if (!document.querySelector(".md-tabs__item--active"))
+  if (!document.querySelector(".md-tabs__item--active")) {
+    const folderOf = (link) => new URL(".", link.href).href;
+    const root = folderOf(document.querySelector(".md-logo"));
     for (const tab of document.querySelectorAll(".md-tabs__item")) {
-      const folder = new URL(".", tab.firstElementChild.href).href;
-      const isHome = new URL(".", document.querySelector(".md-logo").href).href === folder;
-      tab.classList.toggle("md-tabs__item--active", !isHome && location.href.startsWith(folder));
+      const folder = folderOf(tab.firstElementChild);
+      if (folder !== root && location.href.startsWith(folder))
+        tab.classList.add("md-tabs__item--active");
     }
+  }
 
   const tend = () => {
     // Landmarks without a name: a button to copy is no landmark at all.

@@ -164,18 +164,19 @@ def _budgets(index: Index) -> str:
     """The budgets of sessions and months, and what was spent; empty for a running session. Those
     that were kept are folded up."""
     accounts = [account(session, None) for session in index.costs.sessions.values()]
-    rows = []
+    named: list[tuple[str, Budget, bool]] = []
     for one in accounts:
         name = index.link(at.session_page(one.session.id), at.COSTS, inline(one.session.label))
-        rows += [
-            _budget_row(name, budget, one.session.status == "running") for budget in one.budgets
-        ]
+        named += [(name, budget, one.session.status == "running") for budget in one.budgets]
     for limits in months_of(index.base.ledger):
-        rows += [_budget_row(limits.month, one, False) for one in month_budgets(limits, accounts)]
-    header = ["Session", "Budget", "Limit", "Spent", "Left", "State"]
-    kept = [row for row in rows if row[-1] == chip("kept")]
-    others = sorted((row for row in rows if row not in kept), key=lambda row: row[-1] != _EXCEEDED)
-    numeric = {2, 3, 4}
+        named += [(limits.month, one, False) for one in month_budgets(limits, accounts)]
+    rows: dict[str, list[list[str]]] = {"exceeded": [], "running": [], UNKNOWN: [], "kept": []}
+    for name, budget, runs in named:
+        state = _state(budget, runs)
+        rows[state].append(_budget_row(name, budget, state))
+    kept = rows.pop("kept")
+    others = [row for of_state in rows.values() for row in of_state]
+    header, numeric = ["Session or month", "Budget", "Limit", "Spent", "Left", "State"], {2, 3, 4}
     return join(
         [
             stacked_table(header, others, numeric) if others else None,
@@ -184,9 +185,6 @@ def _budgets(index: Index) -> str:
             else None,
         ]
     )
-
-
-_EXCEEDED = chip("exceeded")
 
 
 def _rates(index: Index) -> str | None:
@@ -216,19 +214,23 @@ def _rates(index: Index) -> str | None:
     return stacked_table(header, rows, {3}) if rows else None
 
 
-def _budget_row(name: str, budget: Budget, runs: bool) -> list[str]:
+def _state(budget: Budget, runs: bool) -> str:
+    if runs:
+        return "running"
+    if budget.spent is None:
+        return UNKNOWN
+    return "exceeded" if budget.exceeded else "kept"
+
+
+def _budget_row(name: str, budget: Budget, state: str) -> list[str]:
     def figure(value: Decimal | None) -> str:
         if value is None:
             return UNKNOWN
         return minutes(value) if budget.unit == "min" else money(value, budget.unit)
 
     what = "time" if budget.unit == "min" else "money"
-    left = None if runs else budget.left
-    state = "running" if runs else "exceeded" if budget.exceeded else "kept"
-    if budget.spent is None and not runs:
-        state = UNKNOWN
-    spent = UNKNOWN if runs else figure(budget.spent)
-    return [name, what, figure(budget.limit), spent, figure(left), chip(state)]
+    known = (None, None) if state == "running" else (budget.spent, budget.left)
+    return [name, what, figure(budget.limit), *map(figure, known), chip(state)]
 
 
 def _table(index: Index, table: Rollup, title: str) -> str:

@@ -105,7 +105,7 @@ def listing(index: Index) -> str:
             "By rank: the verdict, then the number of sessions that proved it, that applied it,"
             " then minutes saved, which its page has. Gain: the time without the technique ÷ the"
             " time with it, last measured by the recipe `ablate`. Evidence counts sessions."
-            " `kbtool patterns` prints the same.",
+            " `kbtool patterns` prints them with what each saved and lost.",
             stacked_table(header, rows),
             bullets(f"{chip(name)} {inline(why)}" for name, why in STANDINGS.items()),
         ]
