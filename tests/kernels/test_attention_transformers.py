@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from attention_rule import ARCHITECTURE
 from torch import Tensor
 
 import kbtool.attention
@@ -98,6 +99,7 @@ def tokens_and_scores(
     model.set_attn_implementation(implementation)
     generator = torch.Generator().manual_seed(3)
     prompt = torch.randint(2, SMALL["vocab_size"], (2, PROMPT), generator=generator)
+    prompt = prompt.to(model.device)
     made = model.generate(
         prompt,
         attention_mask=torch.ones_like(prompt) if mask is None else mask,
@@ -126,6 +128,32 @@ def test_a_model_gives_the_same_tokens(calls: list[Tensor], family: str, cache: 
     assert len(decoded) == layers * (NEW - 1)
     prefill = len(calls) - len(decoded)
     assert prefill <= (layers if theirs == "eager" else 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(ARCHITECTURE is None, reason="no CUDA card that the kernel is built for")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_on_a_card_is_as_exact_as_without_the_operator(
+    calls: list[Tensor], family: str, dtype: torch.dtype
+) -> None:
+    model, theirs = model_of(family).to("cuda"), FAMILIES[family][2]
+    tokens, exact = tokens_and_scores(model, theirs, "static")  # in float32
+    model.to(dtype)
+
+    def error(implementation: str) -> float:
+        """Of the logits after each of these tokens, the root of the mean square."""
+        model.set_attn_implementation(implementation)
+        cache = transformers.StaticCache(config=model.config, max_cache_len=PROMPT + NEW)
+        parts = [tokens[:, :PROMPT], *tokens[:, PROMPT:-1].split(1, dim=1)]
+        with torch.no_grad():
+            logits = [model(part, past_key_values=cache).logits[:, -1] for part in parts]
+        return (torch.stack(logits) - exact).square().mean().sqrt().item()
+
+    noise = error(theirs)
+    assert not calls
+    assert error(integration.NAME) <= 1.5 * noise
+    assert len([q for q in calls if q.shape[2] == 1]) == SMALL["num_hidden_layers"] * (NEW - 1)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

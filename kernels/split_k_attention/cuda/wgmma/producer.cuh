@@ -18,6 +18,15 @@ struct KeyBlocks {
         first_scanned(min(count, max(int64_t{0}, keys_seen_by_all<C>(fp, at)) / C::BLOCK_KV)) {}
 };
 
+// The barrier that copies of values complete. If no thread scans them, all that would arrive at values_full but one do so
+// here; the last arrival is that of the thread that expects the bytes.
+template <class C>
+__device__ __forceinline__ uint32_t copies_of_values(const Ring<C>& ring, int stage, bool scanned, bool arrive) {
+  if (scanned) return ring.values_landed(stage);
+  if (arrive) barrier_arrive(ring.values_full(stage), C::SCAN_THREADS - 1);
+  return ring.values_full(stage);
+}
+
 // Requests the key blocks of a work unit that lie in pages: each lane requests one TMA box of a key block. A box is no
 // taller than a page. Lanes look up the pages of a key block while the one before it is copied.
 template <class C>
@@ -53,7 +62,7 @@ __device__ __forceinline__ void request_pages(const FusedParams& fp, const Tenso
       copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), C::D, ring.keys_full(stage));
       barrier_wait(ring.values_free(stage), position.parity ^ 1);
       copy_tile(maps.v, fp.p.v_stride, ring.values(stage), C::Dv,
-                block < blocks.first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+                copies_of_values<C>(ring, stage, block >= blocks.first_scanned, lane == 0));
       page = block + 1 < blocks.count ? look_up(block + 1) : 0;
       position.advance();
     }
@@ -95,7 +104,7 @@ __device__ __forceinline__ void request_keys(const FusedParams& fp, const Tensor
     copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), block, std::integral_constant<int, C::D>{}, ring.keys_full(stage));
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
     copy_tile(maps.v, fp.p.v_stride, ring.values(stage), block, std::integral_constant<int, C::Dv>{},
-              block < blocks.first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+              copies_of_values<C>(ring, stage, block >= blocks.first_scanned, true));
     position.advance();
   }
   // Do not exit while the peer block can still arrive on our mbarriers: drain the free barriers.
@@ -151,8 +160,7 @@ __device__ __forceinline__ void scan_values(const FusedParams& fp, WorkUnitOf<C>
         ring.zeroed(smem)[stage] = number;
       }
       fence_async_proxy();
-      asm volatile("barrier.sync 3, %0;" ::"n"(C::SCAN_THREADS) : "memory");
-      if (thread == 0) barrier_arrive(ring.values_full(stage));
+      barrier_arrive(ring.values_full(stage));
     }
     const uint32_t unit = scheduler.next(thread % 32);
     if (unit == TileScheduler<C>::END) return;

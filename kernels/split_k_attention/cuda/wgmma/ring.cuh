@@ -117,7 +117,7 @@ struct Ring {
     for (int stage = 0; stage < C::STAGES; ++stage) {
       zeroed(smem)[stage] = -1;
       barrier_init(keys_full(stage), 1);
-      barrier_init(values_full(stage), 1);
+      barrier_init(values_full(stage), C::SCAN_THREADS);
       barrier_init(values_landed(stage), 1);
       constexpr int READERS = C::CONSUMER_WARPS * (C::PAIRED ? 2 : 1);
       barrier_init(keys_free(stage), READERS);
