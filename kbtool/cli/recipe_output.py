@@ -109,7 +109,7 @@ def print_result(
 
 
 def _print_headlines(headlines: Sequence[Headline]) -> None:
-    """The kernel against its peers, over the runs of the commit that were not noisy."""
+    """The kernel against its peers, over the runs of the build that were not noisy."""
     from kbtool.ledger.headline import COLUMNS
 
     rows = []

@@ -138,6 +138,7 @@ def benchmark(
     seed: int,
     variants: list[str],
     peers: list[str] | None,
+    own_calls: Sequence[str] = (),
     left_out: Sequence[Mapping[str, str]] = (),
     known: BenchmarkResult | None = None,
     expected_s: float = math.inf,
@@ -155,6 +156,7 @@ def benchmark(
         seed: seed of the inputs.
         variants: variants of the library to time as arms, beside its default choice.
         peers: peers of the harness to time as arms. Default: all.
+        own_calls: those that are the library in another call. Default: none.
         left_out: for each case, the peers that are not run and the reasons. Default: none.
         known: results of the first cases from an earlier process. Those cases are not timed again.
         expected_s: the seconds that all cases are expected to take on a quiet machine.
@@ -183,6 +185,7 @@ def benchmark(
             subject=harness.SUBJECT,
             baseline=harness.BASELINE_ARM,
             variants=variants,
+            own_calls=[arm for arm in rivals if arm in own_calls],
             metrics=metrics_declared(harness),
             protocol=(
                 f"{clock.protocol}; {CHECKED}, as are all outputs of a call of the library;"

@@ -208,7 +208,7 @@ def _case(
 
 
 def _arms(one: Headline, case: str, ratios: Mapping[str, Against]) -> dict[str, ArmTime]:
-    """Ours and the peers that were right, each from the newest run of the commit that timed it."""
+    """Ours and the peers that were right, each from the newest run of the build that timed it."""
     found: dict[str, ArmTime] = {}
     for group in one.pooled:
         for timed in (timed for timed in group.cases if timed.name == case):

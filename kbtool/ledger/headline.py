@@ -1,8 +1,9 @@
 """The one rule for headlines: how a kernel stands against its peers (ADR 0038).
 
 A headline is of one machine, one case set and one dtype. Of each case the best peer counts, over
-all quiet runs of one commit. A peer's time is divided by our time of the same run. The peers are
-named, and those that are missing. Ratios have no unit; above 1 ours is faster.
+all quiet runs of one build: of the same sources, at one commit or several. A peer's time is divided
+by our time of the same run. The peers are named, and those that are missing. Ratios have no unit;
+above 1 ours is faster.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ from typing import Any, NamedTuple
 from kbtool.ledger.measured import Group, Machine, groups, newest_of_sets
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase
+from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import Run, another_problem
 from kbtool.model.words import listed, many, significant
 
-NOT_TIMED = "not timed on this commit"
+NOT_TIMED = "not timed on this build"
 NOT_BETWEEN = "not timed between plain kernels"
 NOISY = "timed by noisy runs alone"
-WRONG = "wrong on this commit"
+WRONG = "wrong on this build"
 
 COLUMNS = ("Between plain kernels", "In a chain", "Peers")
 """What tables of headlines call the two means and the peers."""
 
 NO_BETWEEN = "not measured"
-"""What stands for the time between plain kernels where no run of the commit has it."""
+"""What stands for the time between plain kernels where no run of the build has it."""
 
 
 class Against(NamedTuple):
@@ -85,9 +87,9 @@ class Headline(NamedTuple):
     """How ours stands on the cases of one set and dtype, on one machine."""
 
     newest: Group
-    """The newest group of the commit that the headline is of."""
+    """The newest group of the build that the headline is of."""
     pooled: list[Group]
-    """It and the other quiet groups of that commit, newest first."""
+    """It and the other quiet groups of that build, newest first."""
     between: Standing | None
     """By the times between plain kernels, which leads; ``None`` where no run has them."""
     chain: Standing | None
@@ -116,7 +118,7 @@ class Headline(NamedTuple):
         return f"{self.newest.title} ({many(len(self.cases), 'case')})"
 
     def with_peer(self, peer: str) -> Group:
-        """The newest group of the commit in which a peer was timed and right, else one that says
+        """The newest group of the build in which a peer was timed and right, else one that says
         why it was not, else the newest."""
         right = (group for group in self.pooled if group.against(peer))
         says_why = (
@@ -171,14 +173,14 @@ class Headline(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How a kernel stands beside its peers, of one build: its headlines of one machine, dtype and
-    commit."""
+    """How a kernel stands beside its peers, of one build: its headlines of one machine and
+    dtype."""
 
     machine: Machine
     headlines: list[Headline]
     """The one with the largest mean first."""
     elsewhere: list[Headline]
-    """The newest of each other case set of this target and dtype, from other commits or machines:
+    """The newest of each other case set of this target and dtype, from other builds or machines:
     this build was not timed on it, or another was later. The one with the largest mean first."""
 
     @property
@@ -217,11 +219,11 @@ class Verdict(NamedTuple):
     def scope(self) -> str:
         """What that is of: the peers and those that are missing, the build, and what other builds
         were timed on."""
-        lacks = [
-            f"; {peer} {why} in {one.newest.set_title}"
-            for one in self.headlines
-            for peer, why in one.missing.items()
-        ]
+        without: dict[tuple[str, str], list[str]] = {}
+        for one in self.headlines:
+            for peer, why in one.missing.items():
+                without.setdefault((why, one.newest.set_title), []).append(peer)
+        lacks = [f"; {listed(peers)} {why} in {of}" for (why, of), peers in without.items()]
         never = dict.fromkeys(peer for one in self.headlines for peer in one.not_taken)
         if never:
             lacks.append(f"; {self.dtype}: no {listed([*never])}")
@@ -241,7 +243,7 @@ class Verdict(NamedTuple):
         )
         count, several = len(self.elsewhere), len(self.elsewhere) > 1
         return (
-            f" {many(count, 'other case set')}, at other commits or on other machines: {least}"
+            f" {many(count, 'other case set')}, of other builds or on other machines: {least}"
             f"{f' to {most}' if several else ''}."
         )
 
@@ -258,15 +260,16 @@ def verdict(found: Mapping[Machine, Sequence[Group]]) -> Verdict | None:
     Args:
         found: machine → its groups, newest first.
     """
-    builds: dict[tuple[object, ...], Verdict] = {}
+    builds: list[Verdict] = []
     fastest: dict[tuple[Machine, str], set[str]] = {}
     """Machine and case set → the peers that are the best of a case, in any dtype."""
     for machine, every in found.items():
         for one in headlines(every):
             if one.leading is not None:
-                run = one.newest.run
-                key = (one.between is not None, machine, one.newest.dtype, _commit(run) or run.id)
-                builds.setdefault(key, Verdict(machine, [], [])).headlines.append(one)
+                build = next((of for of in builds if _belongs(one, machine, of)), None)
+                if build is None:
+                    builds.append(build := Verdict(machine, [], []))
+                build.headlines.append(one)
                 leads = fastest.setdefault((machine, one.newest.case_set), set())
                 leads.update(peer for peer, _ in one.leading.best.values())
     if not builds:
@@ -281,10 +284,10 @@ def verdict(found: Mapping[Machine, Sequence[Group]]) -> Verdict | None:
         compared = sum(len(peers) for of_cases in ratios for peers in of_cases.values())
         return build.between, not any(lacks), compared, max(map(_started, build.headlines))
 
-    best = max(builds.values(), key=weight)
+    best = max(builds, key=weight)
     here = {one.newest.case_set for one in best.headlines}
     elsewhere: dict[str, Headline] = {}
-    for other in builds.values():
+    for other in builds:
         if (other.machine.target, other.dtype) == (best.machine.target, best.dtype):
             for one in other.headlines:
                 name = one.newest.case_set
@@ -292,6 +295,17 @@ def verdict(found: Mapping[Machine, Sequence[Group]]) -> Verdict | None:
                     elsewhere[name] = max(one, elsewhere.get(name, one), key=_started)
     ordered = (sorted(of, key=_mean, reverse=True) for of in (best.headlines, elsewhere.values()))
     return Verdict(best.machine, *ordered)
+
+
+def _belongs(one: Headline, machine: Machine, build: Verdict) -> bool:
+    """Whether a headline is of a build's machine, dtype, measure and sources."""
+    first = build.headlines[0]
+    return (
+        machine == build.machine
+        and one.newest.dtype == first.newest.dtype
+        and (one.between is None) == (first.between is None)
+        and (one.newest.run is first.newest.run or same_build(one.newest.run, first.newest.run))
+    )
 
 
 def _mean(one: Headline) -> float:
@@ -303,7 +317,7 @@ def _started(one: Headline) -> datetime:
 
 
 def headlines(every: Sequence[Group]) -> list[Headline]:
-    """A headline for each case set and dtype, of the commit of the newest quiet run.
+    """A headline for each case set and dtype, of the build of the newest quiet run.
 
     Args:
         every: the groups of one machine, newest first.
@@ -331,15 +345,19 @@ def headlines_of(run: Run, runs: Iterable[Run], kernel: Kernel) -> list[tuple[Ma
 
 
 def headline(every: Sequence[Group], newest: Group) -> Headline:
-    """The headline of the commit that ``newest`` was measured at.
+    """The headline of the build that ``newest`` was measured of.
 
     Args:
         every: the groups of one machine, newest first, ``newest`` among them.
-        newest: whose case set, dtype and commit it is of. If it is noisy there is no ratio.
+        newest: whose case set, dtype and build it is of. If it is noisy there is no ratio.
     """
     if newest.noise_reason:
         return Headline(newest, [newest], None, None, [], {}, [])
-    pooled = of_the_commit(every, newest)
+    pooled = [
+        group
+        for group in every
+        if group is newest or (not group.noise_reason and _of_one_build(group, newest))
+    ]
     chain, between = _ratios(pooled, between=False), _ratios(pooled, between=True)
     leading = between or chain
     cases = {case.name for group in pooled for case in group.cases}
@@ -364,24 +382,31 @@ def headline(every: Sequence[Group], newest: Group) -> Headline:
     )
 
 
-def of_the_commit(every: Iterable[Group], newest: Group) -> list[Group]:
-    """``newest`` and the other quiet groups of its cases and dtype that timed the same commit and
-    problem: a harness may read a file that no commit has.
+def same_build(one: Run, other: Run) -> bool:
+    """Whether two runs measured the same thing: the same problem and, at one commit or at two, the
+    same sources, compiled alike. One may have compiled only a part of them.
 
-    A run with changes that no commit has stands alone: nobody knows whether another had the same.
+    A run with changes that no commit has stands alone: nobody can check out what it measured.
     """
-    return [
-        group
-        for group in every
-        if group is newest or (not group.noise_reason and _of_the_commit(group, newest))
-    ]
-
-
-def _of_the_commit(group: Group, newest: Group) -> bool:
-    one, other = (_commit(of.run) for of in (group, newest))
-    if another_problem(group.run, newest.run):
+    if None in (_commit(one), _commit(other)) or another_problem(one, other):
         return False
-    return group.kind == newest.kind and one is not None and one == other
+    if _commit(one) == _commit(other):
+        return True
+    builds = one.last(BuildResult), other.last(BuildResult)
+    if None in builds or None in (one.identity, other.identity):
+        return False
+    a, b = (built for built in builds if built)
+    shared = a.sources.keys() & b.sources.keys()
+    return (
+        bool(shared)
+        and all(a.sources[name] == b.sources[name] for name in shared)
+        and (a.target, a.compiler, a.flags, a.linked) == (b.target, b.compiler, b.flags, b.linked)
+        and one.identity.solution == other.identity.solution  # type: ignore[union-attr]
+    )
+
+
+def _of_one_build(group: Group, newest: Group) -> bool:
+    return group.kind == newest.kind and same_build(group.run, newest.run)
 
 
 def _commit(run: Run) -> str | None:
@@ -457,7 +482,7 @@ def _why(
         return NOT_BETWEEN
     if any(peer in case.arms for group in pooled for case in group.cases):
         return WRONG
-    noisy = (group for group in every if group.noise_reason and _of_the_commit(group, newest))
+    noisy = (group for group in every if group.noise_reason and _of_one_build(group, newest))
     return NOISY if peer in _timed_before(noisy) else NOT_TIMED
 
 

@@ -60,6 +60,8 @@ class Group(NamedTuple):
     run: Run
     result: BenchmarkResult
     cases: list[BenchmarkCase]
+    own_calls: list[str] = []
+    """The arms that are the library in another call, as the manifest says today."""
 
     @property
     def dtype(self) -> str | None:
@@ -103,7 +105,8 @@ class Group(NamedTuple):
 
     @property
     def peers(self) -> list[str]:
-        """The arms that are not the library's, the baseline first."""
+        """The arms that are not the library by its own or another choice of variant, the baseline
+        first."""
         ours = {self.subject, *self.result.variants}
         arms = dict.fromkeys(
             [self.result.baseline, *(arm for case in self.cases for arm in case.arms)]
@@ -120,12 +123,7 @@ class Group(NamedTuple):
 
     def right_peers(self, case: BenchmarkCase) -> list[str]:
         """The peers that were timed in a case and whose output was right."""
-        ours = {self.subject, *self.result.variants}
-        return [
-            arm
-            for arm in case.arms
-            if arm not in ours and (arm not in case.peers or case.peers[arm].passed)
-        ]
+        return [arm for arm in self.result.right_peers(case) if arm not in self.own_calls]
 
     def against(self, peer: str) -> Pairs:
         """A peer's time and ours, on the cases where the peer was timed and was right."""
@@ -207,7 +205,7 @@ def _groups_of(
         if case.refused is None and result.subject in case.arms:
             alike.setdefault((case.case_set or only, case.dtype), []).append(case)
     return [
-        Group(name, _title(kernel, run, name, dtype), run, result, cases)
+        Group(name, _title(kernel, run, name, dtype), run, result, cases, kernel.own_calls)
         for (name, dtype), cases in alike.items()
     ]
 

@@ -345,10 +345,21 @@ class Kernel(Model):
     implementations: dict[Name, Annotated[str, Field(min_length=1)]] = {}
     """What the harness calls an implementation → what it is, in a line: the kernel itself, its
     variants, its peers. It stands beside their times."""
+    own_calls: list[Name] = []
+    """Implementations that are this kernel in another call: on the same keys without pages, say.
+    They are timed like peers and are none: no headline is taken against them."""
     case_fields: dict[str, CaseField]
     """The fields that a case may set, beside its `name`."""
     case_sets: Annotated[dict[Slug, CaseSet], Field(min_length=1)]
     """The case sets, by name."""
+
+    @model_validator(mode="after")
+    def _own_calls_are_explained(self) -> Self:
+        if strange := [name for name in self.own_calls if name not in self.implementations]:
+            raise ValueError(
+                f"own_calls: {strange[0]!r} is not among implementations, which say what it is"
+            )
+        return self
 
     @model_validator(mode="after")
     def _refusals_name_fields(self) -> Self:

@@ -112,7 +112,7 @@ class ArmTime(Output):
     between_low_us: float | None = None
     between_high_us: float | None = None
     ratio: float | None = None
-    """Its time ÷ ours by `measure`, over all runs of the commit that timed both; null of our own
+    """Its time ÷ ours by `measure`, over all runs of the build that timed both; null of our own
     and where either was not measured so."""
     ratio_low: float | None = None
     """The same with the quartiles that make it least …"""
@@ -162,7 +162,7 @@ class MeasuredCase(Output):
 
 
 class MeasuredSet(Output):
-    """The cases of one case set, element type and machine, of one commit (ADR 0038)."""
+    """The cases of one case set, element type and machine, of one build (ADR 0038)."""
 
     kernel: str
     page: str

@@ -9,7 +9,9 @@ from test_measured import KERNEL, WRONG, benchmark, case, run
 
 from kbtool.ledger.headline import Headline, as_json, headlines, headlines_of
 from kbtool.ledger.measured import groups
+from kbtool.model.identity import Identity
 from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
 from kbtool.model.run import RepositoryState, Run
 
 
@@ -73,7 +75,7 @@ def test_a_peer_timed_only_on_an_earlier_commit_is_named():
     newest = at("c2", typed("bf16", ours=10.0, base=10.2, flex=30.0))
     before = at("c1", typed("bf16", ours=10.0, base=10.2, fa3=9.0, cudnn=20.0))
     one = told(newest, before)["bf16"]
-    assert one.against == "only base and flex; fa3 and cudnn not timed on this commit"
+    assert one.against == "only base and flex; fa3 and cudnn not timed on this build"
     assert one.mean_and_spread(between=False) == ("1.02", "least 1.02; 0 of 1 lost")
 
 
@@ -98,7 +100,7 @@ def test_a_wrong_peer_does_not_count_and_is_said():
     right = typed("bf16", ours=1.0, base=2.0, fa3=1.5)
     wrong = {**right, "peers": {"fa3": WRONG}}
     one = told(at("c2", wrong), at("c1", right))["bf16"]
-    assert mean(one) == 2 and one.against == "only base; fa3 wrong on this commit"
+    assert mean(one) == 2 and one.against == "only base; fa3 wrong on this build"
 
 
 def test_noisy_runs_give_no_headline_and_no_peer():
@@ -112,10 +114,51 @@ def test_noisy_runs_give_no_headline_and_no_peer():
     assert mean(beside) == 2 and beside.against == "only base; fa3 timed by noisy runs alone"
 
 
+def built(made: Run, **sources: str) -> Run:
+    """The run, with what its build compiled: file → its content, a digit."""
+    result = BuildResult(
+        kernel=KERNEL.id, target="cpu", key="k", artifact="a", sha256="0" * 64, bytes=1, warm=False,
+        compiler="c", flags=[], sources={name: of * 64 for name, of in sources.items()},
+    )  # fmt: skip
+    steps = [
+        step.model_copy(update={"result": result}) if isinstance(step.result, BuildResult) else step
+        for step in made.steps
+    ]
+    return made.model_copy(update={"steps": steps, "identity": Identity()})
+
+
+def test_runs_of_the_same_sources_are_pooled_whatever_their_commits():
+    """Predictions are committed between two runs, and said that the first had not timed a peer."""
+    one = typed("bf16", ours=10.0, base=20.0)
+    other = typed("bf16", ours=10.0, base=20.0, fa3=11.0)
+    newest = built(at("c2", one), a="1", b="2")
+    for before, against in [
+        (built(at("c1", other), a="1", b="2"), "best of base and fa3"),
+        (built(at("c1", other), a="1"), "best of base and fa3"),  # a part of them
+        (built(at("c1", other), a="1", b="3"), "only base; fa3 not timed on this build"),
+        (built(at("c1", other), c="1"), "only base; fa3 not timed on this build"),
+        (built(at("c1", other, dirty=True), a="1"), "only base; fa3 not timed on this build"),
+    ]:
+        assert told(newest, before)["bf16"].against == against
+
+
+def test_a_call_of_the_kernel_itself_is_no_peer():
+    """Paged decode "lost" 17 of 17 cases to the same kernel without pages."""
+    made = at("c1", typed("bf16", ours=10.0, base=12.0, contiguous=9.0))
+    kernel = KERNEL.model_copy(update={"own_calls": ["contiguous"]})
+    (every,) = groups([made], kernel).values()
+    (one,) = headlines(every)
+    assert one.chain is not None and one.chain.best == {"n1 bf16": ("base", 1.2)}
+    result = made.last(BenchmarkResult)
+    assert result is not None and result.best_peer(result.cases[0]) == "contiguous"
+    said = result.model_copy(update={"own_calls": ["contiguous"]})
+    assert said.best_peer(said.cases[0]) == "base"
+
+
 def test_a_run_of_uncommitted_changes_is_not_pooled():
     dirty = at("c1", typed("bf16", ours=1.0, base=2.0), dirty=True)
     clean = at("c1", typed("bf16", ours=1.0, base=2.0, fa3=0.5))
-    assert told(dirty, clean)["bf16"].against == "only base; fa3 not timed on this commit"
+    assert told(dirty, clean)["bf16"].against == "only base; fa3 not timed on this build"
     assert told(clean, dirty)["bf16"].pooled[0].run.id == clean.id
     assert len(told(clean, dirty)["bf16"].pooled) == 1
 
@@ -172,7 +215,7 @@ def test_a_run_is_shown_with_the_peers_of_other_runs_of_its_commit():
     assert machine.target == "cpu" and one.newest.run is mine  # bf16 alone: it timed no other
     assert one.chain is not None and one.chain.best["n1 bf16"] == ("fa3", 1.5)
     assert [group.run.id for group in one.pooled] == ["c1-1", "c1-2", "c1-3"]  # newest first
-    assert one.against == "only base and fa3; old not timed on this commit"
+    assert one.against == "only base and fa3; old not timed on this build"
 
 
 def test_the_json_has_the_figures_of_the_headline():
@@ -183,8 +226,8 @@ def test_the_json_has_the_figures_of_the_headline():
     assert as_json(machine, one) == {
         "target": "cpu", "machine": "C, 4 threads", "case_set": "small", "dtype": "bf16",
         "commit": "c2", "runs": ["c2-1"], "peers": ["base"], "not_taken": [],
-        "missing": {"fa3": "not timed on this commit"},
+        "missing": {"fa3": "not timed on this build"},
         "between": {"mean": 0.5, "least": 0.5, "lost": 1, "cases": 1},
         "chain": {"mean": 2, "least": 2, "lost": 0, "cases": 1},
-        "against": "only base; fa3 not timed on this commit",
+        "against": "only base; fa3 not timed on this build",
     }  # fmt: skip

@@ -102,7 +102,7 @@ def test_a_headline_pools_no_run_of_another_problem() -> None:
     other = solving("a", at("c1", typed("bf16", ours=1.0, base=2.0, fa3=0.5)))
     one = told(newest, other)["bf16"]
     assert mean(one) == 2 and [group.run.id for group in one.pooled] == [newest.id]
-    assert one.against == "only base; fa3 not timed on this commit"
+    assert one.against == "only base; fa3 not timed on this build"
     same = told(newest, solving("b", other))["bf16"]
     assert mean(same) == 0.5
 

@@ -67,7 +67,7 @@ def test_home_and_kernel_page_show_the_best_peer_of_the_commit_by_dtype(tmp_path
     later = make(tmp_path / "later", before, of_commit(15, "b", float32={"ours": 10, "base": 10.2}))
     for page in (at.HOME, at.topic_page("copy", "results")):
         assert ["not measured", "1.02 least 1.02; 0 of 1 lost",
-                "only base; fa3 not timed on this commit"] in standings(later[page])  # fmt: skip
+                "only base; fa3 not timed on this build"] in standings(later[page])  # fmt: skip
 
 
 def test_the_verdict_lacks_no_peer_and_names_the_losses_of_other_builds(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_the_verdict_lacks_no_peer_and_names_the_losses_of_other_builds(tmp_path
     ) in shown
     assert (
         "Peers: base and fa3; float32: no flex and cudnn. Measured on 2025-11-21 at commit"
-        " aaaaaaaa. 1 other case set, at other commits or on other machines: 0.700 in Large."
+        " aaaaaaaa. 1 other case set, of other builds or on other machines: 0.700 in Large."
     ) in shown
 
 
@@ -129,6 +129,17 @@ def test_two_runs_of_one_commit_give_one_headline_by_dtype() -> None:
     assert fp16.against == "best of sdpa, flex, cudnn and flashinfer; float16: no fa3"
 
 
+def files_of(run: dict[str, Any]) -> dict[str, str]:
+    """What a run compiled and what it read beside it, but for the manifest: file → SHA-256."""
+    found = {}
+    for step in run["steps"]:
+        found |= (step.get("result") or {}).get("sources") or {}
+    identity = run.get("identity") or {}
+    for part in ("problem", "solution"):
+        found |= identity.get(part) or {}
+    return {file: of for file, of in found.items() if not file.endswith("kernel.yaml")}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["split_k_attention", "split_k_gemm"])
 def test_the_verdict_is_what_its_runs_say(name: str) -> None:
@@ -138,10 +149,13 @@ def test_the_verdict_is_what_its_runs_say(name: str) -> None:
     kernel = index.kernels[name]
     found = verdict(groups(index.runs_of(kernel=kernel.id), kernel))
     assert found is not None and found.between
-    commit = found.headlines[0].newest.run.repository.commit
+    newest = max((one.newest.run for one in found.headlines), key=lambda of: of.started)
+    commit = newest.repository.commit
+    assert commit
+    sources = files_of(json.loads(newest.model_dump_json()))
     ratios: dict[str, dict[str, dict[str, list[float]]]] = {}
-    last: dict[str, tuple[str, str]] = {}
-    """Case set → when a quiet run of the machine timed it last, and the commit of that run."""
+    last: dict[str, tuple[str, bool]] = {}
+    """Case set → when a quiet run of the machine timed it last, and whether of these sources."""
     for path in (REPOSITORY / "sessions").glob("*/runs/*.json"):
         run = json.loads(path.read_text())
         state = run["repository"]
@@ -151,15 +165,17 @@ def test_the_verdict_is_what_its_runs_say(name: str) -> None:
             result = step.get("result") or {}
             if result.get("type") != "benchmark" or step["status"] == "noisy":
                 continue
-            ours = {result["subject"], *result.get("variants", ())}
+            ours = {result["subject"], *result.get("variants", ()), *kernel.own_calls}
+            read = files_of(run)
+            shared = read.keys() & sources.keys()
+            same = not state["dirty"] and all(read[file] == sources[file] for file in shared)
             for case in result["cases"]:
                 if "case_set" not in case or case["case"].get("dtype") != found.dtype:
                     continue
-                of = "" if state["dirty"] else state["commit"]
                 last[case["case_set"]] = max(
-                    last.get(case["case_set"], ("", "")), (run["started"], of)
+                    last.get(case["case_set"], ("", False)), (run["started"], same)
                 )
-                if of != commit:
+                if not same:
                     continue
                 right = {arm for arm, out in (case.get("peers") or {}).items() if out["passed"]} | (
                     case["arms"].keys() - (case.get("peers") or {}).keys()
@@ -175,7 +191,7 @@ def test_the_verdict_is_what_its_runs_say(name: str) -> None:
             min(geometric_mean(times) for times in peers.values()) for peers in cases.values()
         ]
         for case_set, cases in ratios.items()
-        if last[case_set][1] == commit
+        if last[case_set][1]
     }
     told = {
         one.newest.case_set: (one.leading.mean, one.leading.least, one.leading.most)

@@ -194,7 +194,7 @@ def test_it_says_why_a_figure_is_missing(page: dict[str, str], tmp_path: Path) -
     results = page["results"]
     assert "- peer: it takes no halves: Small (1 case)" in results
     assert "peer: the run did not time it" not in results, "a dash says it"
-    assert "A dash: no run of the commit timed the peer there, unless" in results
+    assert "A dash: no run of the build timed the peer there, unless" in results
     alone = topics(make(tmp_path / "kb"))["validation"]
     assert "no data because the kernel was never run here" in alone
 

@@ -138,6 +138,8 @@ class BenchmarkResult(ResultBase):
     """The implementation that ratios are taken against."""
     variants: list[str] = []
     """The implementations that run one variant of the library each."""
+    own_calls: list[str] = []
+    """The implementations that are the library in another call; empty in older records."""
     read_gb_s: Annotated[float, Field(ge=1e-6)]
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
     arithmetic_gflop_s: dict[Name, Annotated[float, Field(ge=1e-6)]] = {}
@@ -206,14 +208,21 @@ class BenchmarkResult(ResultBase):
             case: of this benchmark.
             between: by the times behind plain kernels.
         """
-        ours = {self.subject, *self.variants}
         right = {
             arm: us
-            for arm, timing in case.arms.items()
-            if arm not in ours and (arm not in case.peers or case.peers[arm].passed)
-            if (us := timing.us(between)) is not None
+            for arm in self.right_peers(case)
+            if (us := case.arms[arm].us(between)) is not None
         }
         return min(right, key=right.__getitem__, default=None)
+
+    def right_peers(self, case: BenchmarkCase) -> list[str]:
+        """The implementations that are not the library's, were timed and were right."""
+        ours = {self.subject, *self.variants, *self.own_calls}
+        return [
+            arm
+            for arm in case.arms
+            if arm not in ours and (arm not in case.peers or case.peers[arm].passed)
+        ]
 
     def ratio_to_best(self, case: BenchmarkCase, *, between: bool = False) -> float | None:
         """The best peer's time ÷ subject time; ``None`` where :meth:`ratio` would be."""

@@ -216,7 +216,7 @@ def _standings(
 
 
 def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
-    """Our time against each peer, in the newest run of the commit that timed it."""
+    """Our time against each peer, in the newest run of the build that timed it."""
     lines = [
         [inline(one.newest.title), *(against(one.with_peer(peer), peer) for peer in peers)]
         for one in shown
@@ -229,8 +229,8 @@ def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
         [
             "Time of each peer ÷ time of "
             + ", ".join(code(subject) for subject in ours)
-            + " in a chain, in the newest run of the commit that timed the peer: geometric mean"
-            " over the cases, smallest and largest in small type. A dash: no run of the commit"
+            + " in a chain, in the newest run of the build that timed the peer: geometric mean"
+            " over the cases, smallest and largest in small type. A dash: no run of the build"
             " timed the peer there, unless another reason is below.",
             slim_table(header, lines, range(1, len(header))),
             bullets(_noisy(newest)),

@@ -49,7 +49,7 @@ def _in_pieces(spread: str) -> str:
 HOW_TO_READ = (
     "Best peer's time ÷ ours, geometric mean over the cases: above 1 ours is faster. Below it the"
     " smallest ratio, and in how many cases ours was slower. The best peer is chosen case by case,"
-    " over all runs of the commit that were not noisy. Between plain kernels: each call follows a"
+    " over all runs of the build that were not noisy. Between plain kernels: each call follows a"
     " plain kernel and cannot start before its end, as in a model. In a chain: each call follows"
     " another call of the same implementation, and its launch can overlap that call."
 )

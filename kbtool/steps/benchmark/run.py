@@ -77,6 +77,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
                 "energy": step.energy,
                 "variants": named,
                 "peers": _peers(step),
+                "own_calls": context.manifest.own_calls,
             },
             context,
         )

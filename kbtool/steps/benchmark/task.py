@@ -19,6 +19,8 @@ class Benchmark(Task):
     """Variants to time, besides the operator's own choice."""
     peers: list[str] | None = None
     """Peers to time. Default: all peers of the harness."""
+    own_calls: list[str] = []
+    """Those that are the library in another call."""
     left_out: list[dict[str, str]] = []
     """For each case, the peers to leave out, and why."""
     expected_s: float
@@ -40,6 +42,7 @@ class Benchmark(Task):
             seed=self.seed,
             variants=self.variants,
             peers=self.peers,
+            own_calls=self.own_calls,
             left_out=self.left_out,
             known=self.known,
             expected_s=self.expected_s,
