@@ -219,11 +219,14 @@ class Verdict(NamedTuple):
     def scope(self) -> str:
         """What that is of: the peers and those that are missing, the build, and what other builds
         were timed on."""
-        without: dict[tuple[str, str], list[str]] = {}
+        without: dict[str, dict[str, None]] = {}
         for one in self.headlines:
             for peer, why in one.missing.items():
-                without.setdefault((why, one.newest.set_title), []).append(peer)
-        lacks = [f"; {listed(peers)} {why} in {of}" for (why, of), peers in without.items()]
+                without.setdefault(f"{why} in {one.newest.set_title}", {})[peer] = None
+        if len(without) > 1:  # the rows of its headlines say which
+            peers = dict.fromkeys(peer for lacking in without.values() for peer in lacking)
+            without = {"left out in some of them": peers}
+        lacks = [f"; {listed([*peers])} {why}" for why, peers in without.items()]
         never = dict.fromkeys(peer for one in self.headlines for peer in one.not_taken)
         if never:
             lacks.append(f"; {self.dtype}: no {listed([*never])}")
