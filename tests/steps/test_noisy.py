@@ -58,7 +58,11 @@ def context(tmp_path: Path) -> Context:
     made = Context(root=tmp_path, kernel=None, machine=machine, seed=1)
     target = SimpleNamespace(takes=lambda *_: True, variants_for=lambda _: [], env={})
     kernel = SimpleNamespace(
-        targets={"cpu": target}, cases=lambda _: [{"name": "c"}], harness="harness.py", interface=""
+        targets={"cpu": target},
+        cases=lambda _: [{"name": "c"}],
+        harness="harness.py",
+        interface="",
+        own_calls=[],
     )
     made.plan = SimpleNamespace(  # type: ignore[assignment]
         kernel=kernel,
