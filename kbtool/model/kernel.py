@@ -8,7 +8,7 @@ import keyword
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -540,6 +540,37 @@ def value_text(value: CaseValue) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "/".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+class NamedCase(Protocol):
+    """A case in any record."""
+
+    @property
+    def name(self) -> str:
+        """What the manifest called it."""
+
+    @property
+    def case(self) -> Mapping[str, CaseValue]:
+        """Its fields."""
+
+
+def case_label(case: NamedCase) -> str:
+    """The name of a case for readers: a bare number in it with its field, as in ``N=4096 M=16``.
+
+    A name that says anything but values of fields, or a number of several fields, stays.
+    """
+    words = case.name.split()
+    given = {word.partition("=")[0] for word in words if "=" in word}
+    fields: dict[str, list[str]] = {}
+    for field, value in case.case.items():
+        if field not in given:
+            fields.setdefault(value_text(value), []).append(field)
+    bare = [word for word in words if "=" not in word]
+    if not given or any(len(fields.get(word, [])) != 1 for word in bare):
+        return case.name
+    return " ".join(
+        f"{fields[word][0]}={word}" if word in bare and word.isdecimal() else word for word in words
+    )
 
 
 def _short(value: str | list[str]) -> str:

@@ -75,8 +75,8 @@
   function draft(item, other, differ) {
     var known = item || other, set = (item && item.set) || (other && other.set) || "";
     var row = {
-      name: known.name, set: set, verdict: "missing", ratio: null,
-      text: [known.name, set].concat(Object.values(known.fields).map(String)).join(" ").toLowerCase()
+      name: known.name, label: known.label, set: set, verdict: "missing", ratio: null,
+      text: [known.label, set].concat(Object.values(known.fields).map(String)).join(" ").toLowerCase()
     };
     if (!item || !other) return Object.assign(row, { only: item ? "A" : "B" });
     var fields = Object.keys(item.fields).filter(function (key) {
@@ -176,7 +176,7 @@
     if (!pairs.length) return left;
     function largest(verdict) {
       var found = of(pairs, verdict).sort(function (x, y) { return percent(y) - percent(x); })[0];
-      return found ? digits(found.ratio) + " × at " + found.name : "none";
+      return found ? digits(found.ratio) + " × at " + found.label : "none";
     }
     var logs = pairs.reduce(function (sum, one) { return sum + Math.log(one.ratio); }, 0);
     return [
@@ -221,7 +221,7 @@
   /* The name of a condition inside a sentence: SM clock and CUDA stay as they are. */
   function inLine(name) { return /^[A-Z]{2}/.test(name) ? name : name[0].toLowerCase() + name.slice(1); }
 
-  function full(one) { return (one.set ? titleOf(one.set) + ": " : "") + one.name; }
+  function full(one) { return (one.set ? titleOf(one.set) + ": " : "") + one.label; }
 
   function named(one) {
     return one.arm + " (" + one.run.label + ")";
@@ -402,10 +402,10 @@
     }
     function names(test, say) { return every.filter(test).map(say); }
     function only(letter) {
-      return names(function (one) { return one.only === letter; }, function (one) { return one.name; });
+      return names(function (one) { return one.only === letter; }, function (one) { return one.label; });
     }
     [list("Only in A", only("A")), list("Only in B", only("B")),
-      list("Not compared", names(function (one) { return !one.a && !one.only; }, function (one) { return one.name + ": " + one.why; }))]
+      list("Not compared", names(function (one) { return !one.a && !one.only; }, function (one) { return one.label + ": " + one.why; }))]
       .forEach(function (part) { if (part) out.append(part); });
     out.append.apply(out, conditions(rows, unlike));
   }

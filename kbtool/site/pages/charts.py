@@ -13,7 +13,7 @@ from kbtool.markdown.escape import attribute, inline, raw
 from kbtool.markdown.figures import many, significant
 from kbtool.markdown.markup import folded, heading, muted, narrow, nothing, slim_table
 from kbtool.markdown.plot import Axis, Point, Series, mark_of, plot, timed
-from kbtool.model.kernel import Kernel, value_text
+from kbtool.model.kernel import Kernel, case_label, value_text
 from kbtool.model.twin import ArmTime, MeasuredCase, MeasuredSet, ProblemField
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -132,7 +132,7 @@ def _point(size: float, arm: str, case: MeasuredCase, between: bool) -> Point | 
     if us is None:
         return None
     tooltip = timed(arm, us, low or us, high or us).tooltip
-    return Point(size, us, f"{case.name}, {tooltip}", low, high)
+    return Point(size, us, f"{case_label(case)}, {tooltip}", low, high)
 
 
 def _figures(line: Line, arms: Sequence[str], between: bool) -> str:
@@ -175,7 +175,7 @@ def _map(index: Index, kernel: Kernel, results: Sequence[MeasuredSet]) -> Iterat
         peers = [arm for arm in index.arms[kernel.id] if any(arm in ratios for _, ratios in found)]
         if peers:
             rows = [
-                [inline(case.name), *(ratios.get(peer, "") for peer in peers)]
+                [inline(case_label(case)), *(ratios.get(peer, "") for peer in peers)]
                 for case, ratios in found
             ]
             title = ", ".join(filter(None, [machine, target, dtype]))

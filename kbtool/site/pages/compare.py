@@ -22,6 +22,7 @@ from kbtool.ledger.timings.spread import FALSE, LEAST, METRICS, Spreads, wrong
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import instant, noise_reason, of_implementations
 from kbtool.markdown.markup import bullets, join, nothing
+from kbtool.model.kernel import case_label
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import Run
@@ -221,6 +222,7 @@ def _case(
 
     return {
         "name": case.name,
+        "label": case_label(case),
         "set": case.case_set,
         "fields": case.case,
         "noise": noise_reason(result),

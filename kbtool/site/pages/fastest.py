@@ -9,7 +9,7 @@ from kbtool.ledger.fastest import Found
 from kbtool.markdown.escape import attribute, code, inline, raw
 from kbtool.markdown.figures import significant
 from kbtool.markdown.markup import folded, heading, muted, nothing, slim_table
-from kbtool.model.kernel import Kernel
+from kbtool.model.kernel import Kernel, case_label
 from kbtool.model.twin import MeasuredCase, MeasuredSet
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -75,7 +75,7 @@ def _tables(kernel: Kernel, results: list[MeasuredSet]) -> Iterator[str]:
 def _row(one: Found) -> list[str]:
     first, own = one.fastest, one.own
     return [
-        inline(one.case.name),
+        inline(case_label(one.case)),
         code(one.of.target),
         inline(first),
         _us(one, first),

@@ -38,7 +38,7 @@ from kbtool.markdown.markup import (
     stacked_table,
 )
 from kbtool.markdown.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
-from kbtool.model.kernel import Kernel
+from kbtool.model.kernel import Kernel, case_label
 from kbtool.model.kinds.benchmark import BenchmarkCase
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
@@ -385,7 +385,7 @@ def _over(
 def _point(arm: str, case: BenchmarkCase, size: float) -> Point:
     one = case.arms[arm]
     mark = timed(arm, one.median_us, one.low_us, one.high_us)
-    return Point(size, mark.value, f"{case.name}, {mark.tooltip}", mark.low, mark.high)
+    return Point(size, mark.value, f"{case_label(case)}, {mark.tooltip}", mark.low, mark.high)
 
 
 def _figures(shown: Sequence[Headline]) -> str:
@@ -399,7 +399,7 @@ def _figures(shown: Sequence[Headline]) -> str:
             needs, none = case.workspace_bytes.get(group.subject), no_ratio(group.result)
             lines.append(
                 [
-                    inline(case.name),
+                    inline(case_label(case)),
                     _best(one.chain, case.name) or none,
                     *([_best(one.between, case.name)] if apart else []),
                     f"{significant(ours.median_us)}"

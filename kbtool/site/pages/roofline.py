@@ -9,6 +9,7 @@ from kbtool.ledger.measured import Machine
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import significant
 from kbtool.markdown.plot import Axis, Point, Series, plot
+from kbtool.model.kernel import case_label
 from kbtool.model.kinds.benchmark import BenchmarkCase
 from kbtool.site import addresses as at
 from kbtool.site.pages.times import page_of
@@ -94,7 +95,7 @@ def _point(arm: str, one: Headline, case: BenchmarkCase, here: str) -> Point:
     )
     share = f"{significant(100 * bound.us / timing.median_us)} % of the {bound.by} ceiling"
     told = f"{significant(rate)} GFLOP/s, {significant(case.intensity)} FLOP/B, {share}"
-    tooltip = f"{case.name}, {arm}: {told}"
+    tooltip = f"{case_label(case)}, {arm}: {told}"
     return Point(case.intensity, rate, tooltip, low, high, _run(arm, one, case.name, here))
 
 

@@ -9,6 +9,7 @@ from kbtool.ledger.held import held
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import UNKNOWN, benchmark, instant, many, money, noise_reason, seconds
 from kbtool.markdown.markup import chip, clipped, facts, join, slim_table, stacked_table
+from kbtool.model.kernel import case_label
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.price import currency_of
 from kbtool.model.run import Run
@@ -138,7 +139,9 @@ def _fastest(index: Index, sweep: Sweep, here: str) -> str | None:
         for case in result.cases if result else ():
             timing = case.arms.get(result.subject) if result else None
             if timing is not None and case.refused is None:
-                label = f"{case.case_set} {case.name}" if case.case_set else case.name
+                label = case_label(case)
+                if case.case_set:
+                    label = f"{case.case_set} {label}"
                 found.setdefault(label, []).append((timing.median_us, cell))
     rows = []
     for label, times in found.items():

@@ -14,7 +14,7 @@ from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many, validation
 from kbtool.markdown.markup import heading, join, nothing, nowrap, stacked_table
 from kbtool.markdown.plot import Axis, Row, rows, timed
-from kbtool.model.kernel import Kernel
+from kbtool.model.kernel import Kernel, case_label
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.times import (
@@ -99,7 +99,7 @@ def _chart(machine: Machine, group: Group, order: Sequence[str], arms: Sequence[
     shown = [group.result.baseline, *order]
     cases = [
         Row(
-            case.name,
+            case_label(case),
             {
                 arm: timed(arm, one.median_us, one.low_us, one.high_us)
                 for arm in shown
