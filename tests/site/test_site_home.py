@@ -193,7 +193,7 @@ def test_a_bug_shows_what_validation_makes_of_its_edits(root):
     made = unescape(bug.page(index, index.bugs[last, "nan"]))
     back = part(made, "mutants")
     assert '| <span class="kb-chip kb-chip--good">found</span> | 1 of 1 |' in back
-    assert "0.1: let through in <code>words about case</code>" in back
+    assert "0.1: missed in <code>words about case</code>" in back
     assert f"runs/{last}/20251121T101010Z-copy.md" in back
     assert "Found by <code>words about case</code>. The first says: words about noticed" in back
     assert "No edit puts this bug back" in bug.page(index, index.bugs[first, "odd_.x"])
@@ -209,7 +209,7 @@ def test_what_the_bound_refuses_is_told_and_the_newest_run_counts(root):
     put_run(root, 1, steps=steps)
     index = index_of(root)
     made = unescape(bug.page(index, index.bugs[trees.session_id(1), "nan"]))
-    assert "0.1: found too" in made and "let through" not in made
+    assert "0.1: found too" in made and "missed in" not in made
     assert "20251123T101010Z-copy.md" in made
 
 

@@ -6,7 +6,7 @@ from html import unescape
 
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.site.pages.run import RunLinks
-from kbtool.steps.validate.page import NEAREST
+from kbtool.steps.validate.page import NEAREST, rule_text
 from kbtool.steps.validate.page import page as validated
 
 HERE = "runs/s/r.md"
@@ -44,6 +44,13 @@ def test_the_first_verdict_has_its_time_where_it_was_kept():
     )
     assert "2.50 s" in unescape(validated(result, RunLinks(None, None, HERE)))
     assert "First verdict" not in shown(case(1, 0.25))
+
+
+def test_a_rule_is_told_in_plain_words_and_as_the_run_has_it():
+    rule = "|out - ref| <= 2 max|torch - ref| + 2, both in ulps"
+    told = unescape(rule_text(rule))
+    assert told.startswith("An output passes if") and rule in told
+    assert rule_text("another rule") == "Rule: another rule"
 
 
 def test_every_case_that_failed_is_shown():

@@ -353,8 +353,11 @@ def test_mutants_that_a_fixed_bound_would_accept_are_recorded(second_kernel_base
     assert [one.mutant.id for one in result.let_through()] == ["half-a-part"]
     assert result.let_through("small") == result.let_through()
     assert result.found("elsewhere") == result.let_through("elsewhere") == []
-    assert "a fixed bound of 0.1 lets through 1 of 3 in small" in done.err
-    assert "found by small, but let through by a bound of 0.1: half-a-part" in done.out
+    assert "a tolerance of 0.1 for every element would miss 1 of the 3 found in small" in done.err
+    assert (
+        "found in small, but missed by a tolerance of 0.1 for every element: half-a-part"
+        in done.out
+    )
 
 
 def test_errors_are_recorded_by_query_if_asked(second_kernel_base, kbtool):

@@ -44,7 +44,8 @@ def edits(index: Index, case: BugCase, here: str) -> str:
 
 _ABOUT = (
     "Edits that put this bug into the sources again (mutants), and whether validation finds them."
-    " With a fixed bound: whether a tolerance that is the same for every element finds them too."
+    " With one tolerance: whether validation that allows each element the same error, as many test"
+    " suites do, would find them too."
 )
 
 
@@ -58,7 +59,7 @@ _SHOWN = 3
 
 
 def _verdicts(index: Index, among: Sequence[Mutant], here: str) -> str:
-    """One row per mutant: found or not, by how many cases, and whether a fixed bound finds it."""
+    """One row per mutant: found or not, by how many cases, and whether one tolerance would do."""
     rows = []
     for mutant in among:
         name = f"[{code(mutant.id)}](#mutants.{at.fragment(mutant.id)})"
@@ -82,20 +83,20 @@ def _verdicts(index: Index, among: Sequence[Mutant], here: str) -> str:
         "Target",
         "Validation",
         "Cases that find it",
-        "With a fixed bound",
+        "With one tolerance",
         "Newest run",
     ]
     return stacked_table(header, rows, {3})
 
 
 def _bound(result: MutantsResult, one: MutantResult) -> str:
-    """The case sets in which a fixed bound would not have found the bug."""
+    """The case sets in which one tolerance for all elements would not have found the bug."""
     if result.bound is None or one.verdict != "killed":
         return ""
     escaped = [
         name for name in result.case_sets if any(it is one for it in result.let_through(name))
     ]
-    through = f"let through in {', '.join(map(code, escaped))}" if escaped else "found too"
+    through = f"missed in {', '.join(map(code, escaped))}" if escaped else "found too"
     return f"{result.bound:g}: {through}"
 
 

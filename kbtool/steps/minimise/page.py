@@ -7,6 +7,7 @@ from kbtool.markdown.markup import bullets, chip, facts, join, slim_table
 from kbtool.model.kinds.minimise import MinimiseResult
 from kbtool.steps.base import Links
 from kbtool.steps.minimise.report import fault_of
+from kbtool.steps.validate.page import rule_text
 
 
 def page(result: MinimiseResult, links: Links) -> str:
@@ -47,6 +48,6 @@ def page(result: MinimiseResult, links: Links) -> str:
             else None,
             "One field changed, all else as in the smallest case:",
             bullets(inline(axis.sentence) for axis in result.axes),
-            f"Rule: {inline(result.rule)}",
+            rule_text(result.rule),
         ]
     )

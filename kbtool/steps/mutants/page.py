@@ -13,7 +13,7 @@ def page(result: MutantsResult, links: Links) -> str:
     """Every mutant of a run: its verdict, and how many cases found it."""
     bounded = result.bound is not None
     header = ["Mutant", "Bug", "Verdict", "Cases that found it"]
-    header += [f"Cases over {result.bound:g}"] if bounded else []
+    header += [f"Cases with an error of {result.bound:g} or more"] if bounded else []
     lines = [
         [
             links.mutant(one.bug, one.mutant.id),
@@ -53,7 +53,7 @@ def _through(result: MutantsResult) -> str:
     if result.bound is None:
         return ""
     return bullets(
-        f"Found by {code(name)}, but let through by a bound of {result.bound:g}: "
+        f"Found in {code(name)}, but missed by a tolerance of {result.bound:g} for every element: "
         + (", ".join(code(one.mutant.id) for one in result.let_through(name)) or "none")
         for name in result.case_sets
     )

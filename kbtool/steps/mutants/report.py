@@ -29,10 +29,10 @@ def headline(result: MutantsResult) -> str:
         parts.append(f"{result.not_reached} not reached")
     if result.bound is not None:
         through = ", ".join(
-            f"{len(result.let_through(name))} of {len(result.found(name))} in {name}"
+            f"{len(result.let_through(name))} of the {len(result.found(name))} found in {name}"
             for name in result.case_sets
         )
-        parts.append(f"a fixed bound of {result.bound:g} lets through {through}")
+        parts.append(f"a tolerance of {result.bound:g} for every element would miss {through}")
     return "; ".join(parts)
 
 
@@ -64,7 +64,7 @@ def report(result: MutantsResult) -> list[str | Table]:
     about = (
         f"each bug alone in a library of its own, {cases}, {result.device};"
         " cases: how many found it"
-        + (f"; ≥ {bound:g}: how many a fixed bound refuses" if bound is not None else "")
+        + (f"; ≥ {bound:g}: in how many the error is so large" if bound is not None else "")
     )
     table = Table(header, rows, {2, 3} if bound is not None else {2})
     alone = [name for n, name in enumerate(result.cases) if n not in result.replaceable]
@@ -75,7 +75,9 @@ def report(result: MutantsResult) -> list[str | Table]:
     ]
     for name in result.case_sets if bound is not None else []:
         through = ", ".join(one.mutant.id for one in result.let_through(name)) or "none"
-        lines.append(f"found by {name}, but let through by a bound of {bound:g}: {through}")
+        lines.append(
+            f"found in {name}, but missed by a tolerance of {bound:g} for every element: {through}"
+        )
     return [about, table, *lines, headline(result)]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many, seconds, significant, worst_error
-from kbtool.markdown.markup import chip, facts, join, muted, nothing, slim_table, yes_no
+from kbtool.markdown.markup import chip, facts, folded, join, muted, nothing, slim_table, yes_no
+from kbtool.model.kernel import case_label
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.steps.base import Links
 from kbtool.steps.validate.report import cases_passed
@@ -38,12 +39,28 @@ def page(result: ValidationResult, links: Links) -> str:
                     ("Artifact", code(result.sha256[:12])),
                 ]
             ),
-            f"Rule: {inline(result.rule)}",
+            rule_text(result.rule),
             _sums(result) if result.cases else nothing("No case was run."),
             join([f"Cases that failed: {len(failed)}", _cases(failed)]) if failed else None,
             join([_nearest(len(passed), links), _cases(passed[:NEAREST])]) if passed else None,
         ]
     )
+
+
+_PLAIN = (
+    "An output passes if no element is further from the float64 reference than twice the largest"
+    " error of torch's own implementation on the same inputs, plus two ulps (an ulp is the distance"
+    " to the next number of the output's type). NaN and infinities must stand where the reference"
+    " has them, a second call must give the same bits, and the inputs must stay as they were."
+)
+
+
+def rule_text(rule: str) -> str:
+    """The rule of a run in plain words, where it is one that they fit; and as the run has it."""
+    recorded = inline(rule)
+    if "2 max|torch - ref| + 2" not in rule:
+        return f"Rule: {recorded}"
+    return join([_PLAIN, folded("The rule as the run recorded it", recorded)])
 
 
 def _neighbours(result: ValidationResult) -> str:
@@ -79,7 +96,7 @@ def _sums(result: ValidationResult) -> str:
                 f"{passed} of {len(cases)}",
                 f"{repeats} of {len(cases)}",
                 _near(nearest),
-                inline(nearest.name) if _worst(nearest) else "",
+                inline(case_label(nearest)) if _worst(nearest) else "",
             ]
         )
     header = [
@@ -94,7 +111,7 @@ def _cases(cases: Sequence[CaseResult]) -> str:
         worst = _worst(case)
         lines.append(
             [
-                inline(case.name)
+                inline(case_label(case))
                 + (f" <br>{muted(f'beside {inline(case.beside)}')}" if case.beside else ""),
                 inline(case.case_set),
                 inline(case.variant or "default"),
