@@ -20,11 +20,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 16, 12, 44
 _ROW = 48
 _APART = 18
 _FAR = 4
-_TALL = 12
+TALL = 12
 """Rows that one screen shows: of more, axis and legend stand at both ends."""
 _AXIS = 32
 """Room for an axis above its rows."""
-SERIES = 8
+SERIES = 20
 """So many colours and shapes there are; of more series, none has both in common with another."""
 
 ScaleName = Literal["linear", "log2", "log10"]
@@ -186,7 +186,7 @@ def rows(
     near = [value for value in ceilings if value >= min(values) / _FAR]
     ceiling = "ceiling" + (", < where it is beyond the axis" if len(near) < len(ceilings) else "")
     legend = _legend(used.items(), ceiling if ceilings else None)
-    is_tall = len(cases) > _TALL
+    is_tall = len(cases) > TALL
     top = _AXIS * is_tall
     foot = top + _ROW * len(cases)
     x = _Scale(axis, [*values, *near], (24, WIDTH - 24))
@@ -268,34 +268,45 @@ def _framed(*parts: str) -> str:
 
 
 def _number(series: int) -> int:
-    # The first is ours: the ninth begins with the colour of the second.
+    # The first is ours: what comes after the last colour begins with the second.
     return 1 + (series if series < SERIES else 1 + (series - SERIES) % (SERIES - 1))
 
 
 _SHAPES = (
-    "m-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0-9,0z",  # circle
-    "m-4,-4h8v8h-8z",  # square
-    "m0,-5.5l5,9h-10z",  # triangle
-    "m0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z",  # diamond
-    "m0,5.5l5,-9h-10z",  # triangle, point down
-    "m-4,-4l8,8m0,-8l-8,8",  # cross
-    "m0,-5v10m-5,-5h10",  # plus
-    "m-5,-2.5h10m0,5h-10",  # two bars
+    ("m-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0-9,0z", True),  # circle
+    ("m-4,-4h8v8h-8z", True),  # square
+    ("m0,-5.5l5,9h-10z", True),  # triangle
+    ("m0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z", True),  # diamond
+    ("m0,5.5l5,-9h-10z", True),  # triangle, point down
+    ("m-4,-4l8,8m0,-8l-8,8", False),  # cross
+    ("m0,-5v10m-5,-5h10", False),  # plus
+    ("m-5,-2.5h10m0,5h-10", False),  # two bars
+    ("m-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0-9,0z", False),
+    ("m-4,-4h8v8h-8z", False),
+    ("m0,-5.5l5,9h-10z", False),
+    ("m0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z", False),
+    ("m0,5.5l5,-9h-10z", False),
+    ("m-5.5,0l9,-5v10z", True),  # triangle, point left
+    ("m5.5,0l-9,-5v10z", True),  # triangle, point right
+    ("m-4.5,-5h9l-9,10h9z", True),  # hourglass
+    ("m-5,-4.5v9l10,-9v9z", True),  # bow tie
+    ("m-2.5,-5v10m5,-10v10", False),  # two posts
+    ("m-5.5,0l9,-5v10z", False),
+    ("m5.5,0l-9,-5v10z", False),
 )
-"""Shapes of marks, from their middle; the last three have no face."""
-_FACES = 5
+"""Shapes of marks, from their middle, and whether each is filled."""
 
 
 def mark_of(series: int) -> tuple[int, str, bool]:
-    """The number of a series' colour, its shape from the middle, whether that has a face."""
+    """The number of a series' colour, its shape from the middle, whether that is filled."""
     # A series with the colour of an earlier one has another shape.
     at = (series + 3 * (max(series - 1, 0) // (SERIES - 1))) % SERIES
-    return _number(series), _SHAPES[at], at < _FACES
+    return _number(series), *_SHAPES[at]
 
 
 def _shape(series: int, x: float, y: float) -> str:
-    _, shape, face = mark_of(series)
-    css = "kb-mark" if face else "kb-mark kb-open"
+    _, shape, filled = mark_of(series)
+    css = "kb-mark" if filled else "kb-mark kb-open"
     return f'<path class="{css}" d="M{x:.1f},{y:.1f}{shape}"/>'
 
 

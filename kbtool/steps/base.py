@@ -269,6 +269,9 @@ class Links(Protocol):
     def meanings(self, shown: Iterable[str]) -> str:
         """What these implementations are, folded up; empty where the kernel does not say."""
 
+    def arms(self) -> Sequence[str]:
+        """The implementations of the run's kernel, in the order of their colours."""
+
     def case_set(self, name: str) -> str:
         """The title of a case set, as plain text; its name where the kernel has it no more."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from html import unescape
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -149,8 +151,9 @@ def test_series_differ_in_shape_and_not_in_colour_alone() -> None:
     groups = [group for group in svg.iter("g") if group.find("title") is not None]
     colours = [group.get("class") for group in groups]
     shapes = [re.sub(r"^M[^a-z]*", "", g.find("path").get("d", "")) for g in groups]  # type: ignore[union-attr]
-    assert len(set(shapes[-SERIES:])) == len(set(colours)) == SERIES  # the first are drawn last
-    assert len(set(zip(colours, shapes, strict=True))) == count
+    faces = [(g.find("path").get("class"), s) for g, s in zip(groups, shapes, strict=True)]  # type: ignore[union-attr]
+    assert len(set(faces[-SERIES:])) == len(set(colours)) == SERIES  # the first are drawn last
+    assert len(set(zip(colours, faces, strict=True))) == count
 
 
 def test_points_that_lead_somewhere_are_links_in_a_group_and_others_an_image() -> None:
@@ -352,11 +355,39 @@ def test_a_file_that_is_no_svg_drawing_is_refused(text: str) -> None:
         inlined(text)
 
 
+def linear(colour: str) -> list[float]:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+
+
+def oklab(colour: str) -> list[float]:
+    """A colour in Oklab, where a distance is about the difference that people see."""
+
+    def times(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+        return [sum(a * b for a, b in zip(row, values, strict=True)) for row in rows]
+
+    cones = times(
+        [
+            (0.4122214708, 0.5363325363, 0.0514459929),
+            (0.2119034982, 0.6806995451, 0.1073969566),
+            (0.0883024619, 0.2817188376, 0.6299787005),
+        ],
+        linear(colour),
+    )
+    return times(
+        [
+            (0.2104542553, 0.7936177850, -0.0040720468),
+            (1.9779984951, -2.4285922050, 0.4505937099),
+            (0.0259040371, 0.7827717662, -0.8086757660),
+        ],
+        [math.cbrt(cone) for cone in cones],
+    )
+
+
 def contrast(one: str, other: str) -> float:
     def light(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        red, green, blue = linear(colour)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     low, high = sorted([light(one), light(other)])
     return (high + 0.05) / (low + 0.05)
@@ -366,10 +397,13 @@ def contrast(one: str, other: str) -> float:
 def test_series_stand_out_from_the_paper_of_both_palettes(palette: str, paper: str) -> None:
     css = (Path(__file__).parents[2] / "kbtool/site/assets/charts.css").read_text()
     (body,) = re.findall(rf"{re.escape(palette)}[^{{}}]*{{([^}}]*--kb-series-1:[^}}]*)}}", css)
-    tones = re.findall(r"--kb-series-\d: (#[0-9a-f]{6});", body)
+    tones = re.findall(r"--kb-series-\d+: (#[0-9a-f]{6});", body)
     assert len(set(tones)) == SERIES
     for tone in tones:
         assert contrast(tone, paper) >= 4.5, tone
+    # Tones 0.07 apart in Oklab were taken for each other.
+    nearest = min(combinations(map(oklab, tones), 2), key=lambda pair: math.dist(*pair))
+    assert math.dist(*nearest) >= 0.1
 
 
 def test_the_name_of_a_row_stands_clear_of_its_marks() -> None:

@@ -161,6 +161,18 @@ def test_the_page_of_a_noisy_run_has_times_and_dashes() -> None:
     assert DASH not in plain(unescape(timed_beside(bench(NEW))))
 
 
+@pytest.mark.parametrize("count", [2, 13])
+def test_the_table_stands_above_the_charts_which_are_folded_where_they_are_long(count: int) -> None:
+    record = copy.deepcopy(NEW)
+    (step,) = (step for step in record["steps"] if step["kind"] == "benchmark")
+    first, *_ = step["result"]["cases"]
+    step["result"]["cases"] = [{**first, "name": f"case {n}"} for n in range(count)]
+    shown = timed_beside(bench(record))
+    table, chart = shown.index("| case 0 |"), shown.index("kb-plot")
+    assert table < chart
+    assert (shown.rindex("<details", 0, chart) > table) == (count > 12)
+
+
 def test_what_was_timed_between_plain_kernels_has_columns_of_its_own() -> None:
     record = copy.deepcopy(NEW)
     (step,) = (step for step in record["steps"] if step["kind"] == "benchmark")

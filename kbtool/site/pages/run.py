@@ -235,6 +235,10 @@ class RunLinks:
         kernel = self.index.kernels.get(self.run.kernel or "")
         return meanings(kernel, shown) if kernel else ""
 
+    def arms(self) -> Sequence[str]:
+        """The implementations of the run's kernel, in the order of their colours."""
+        return self.index.arms.get(self.run.kernel or "", [])
+
     def case_set(self, name: str) -> str:
         """The title of the case set, if the kernel still has it."""
         kernel = self.index.kernels.get(self.run.kernel or "")

@@ -28,7 +28,8 @@ from kbtool.markdown.markup import (
     slim_table,
     yes_no,
 )
-from kbtool.markdown.plot import Axis, Mark, Row, rows, timed
+from kbtool.markdown.plot import TALL, Axis, Mark, Row, rows, timed
+from kbtool.model.kernel import case_label
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.steps.base import Links, not_reached
@@ -49,19 +50,22 @@ def page(result: BenchmarkResult, links: Links) -> str:
     timed = (arm for case in result.cases for arm in case.arms)
     return join(
         [
-            timed_beside(result, links.case_set),
+            timed_beside(result, links.case_set, links.arms()),
             links.meanings(timed),
             _with_others(result, links),
         ]
     )
 
 
-def timed_beside(result: BenchmarkResult, titled: Callable[[str], str] = str) -> str:
-    """The times of every arm as a chart and a table, and their summary.
+def timed_beside(
+    result: BenchmarkResult, titled: Callable[[str], str] = str, colours: Sequence[str] = ()
+) -> str:
+    """The times of every arm as a table and a chart, and their summary.
 
     Args:
         result: what was timed.
         titled: the title of a case set, from its name.
+        colours: the arms of the kernel, in the order of their colours.
     """
     arms = list(dict.fromkeys(
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
@@ -84,10 +88,10 @@ def timed_beside(result: BenchmarkResult, titled: Callable[[str], str] = str) ->
                 ]
             ),
             folded("How it was timed", inline(of_implementations(result.protocol))),
-            *_plotted(result, arms, titled),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}." + _between(result),
             _table(result, arms[1:]),
+            _charts(result, list(dict.fromkeys([*colours, *arms])), titled),
             bullets(_remarks(result)),
             _workspaces(result),
             _metrics(result),
@@ -110,7 +114,7 @@ def _table(result: BenchmarkResult, others: Sequence[str]) -> str:
         times = result.ratio(case)
         lines.append(
             [
-                inline(case.name),
+                inline(case_label(case)),
                 _timing(case.arms.get(result.subject)),
                 significant(times) if times is not None else no_ratio(result),
                 _against_best(result, case),
@@ -130,10 +134,10 @@ def _remarks(result: BenchmarkResult) -> list[str]:
     for case in result.cases:
         if case.refused:
             remarks.append(
-                f"{inline(case.name)}: refused, {inline(of_implementations(case.refused))}"
+                f"{inline(case_label(case))}: refused, {inline(of_implementations(case.refused))}"
             )
         remarks += [
-            f"{inline(case.name)}, {inline(arm)}: wrong, {inline(output.message or '')}"
+            f"{inline(case_label(case))}, {inline(arm)}: wrong, {inline(output.message or '')}"
             for arm, output in case.peers.items()
             if not output.passed
         ]
@@ -152,11 +156,10 @@ def _with_others(result: BenchmarkResult, links: Links) -> str | None:
     return f"Compare with others, runs and cards: {', '.join(shown)}" if shown else None
 
 
-def _plotted(
-    result: BenchmarkResult, arms: Sequence[str], titled: Callable[[str], str]
-) -> list[str]:
-    """One chart per case set, because times differ most between sets. One row per case: the time of
-    every arm, and the shortest time that the memory bandwidth allows."""
+def _charts(result: BenchmarkResult, arms: Sequence[str], titled: Callable[[str], str]) -> str:
+    """One chart per case set, because times differ most between sets; folded up where they are
+    longer than a screen. One row per case: the time of every arm, and the shortest time that the
+    memory bandwidth allows."""
     by_set: dict[str | None, list[Row]] = {}
     for case in result.cases:
         marks = {
@@ -164,7 +167,7 @@ def _plotted(
             for arm, timing in case.arms.items()
         }
         if not case.refused:
-            row = Row(case.name, marks, ceiling(result, case))
+            row = Row(case_label(case), marks, ceiling(result, case))
             by_set.setdefault(case.case_set, []).append(row)
     device = f" on {result.device}" if result.device else ""
     parts = []
@@ -178,7 +181,9 @@ def _plotted(
             chart,
             f"{many(left, 'more case')} in the table alone." if left else "",
         ]
-    return parts
+    drawn = join(parts)
+    long = len(result.cases) > TALL
+    return folded("The times as charts, a row for each case", drawn) if long and drawn else drawn
 
 
 def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark | None:
@@ -216,7 +221,7 @@ def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], list[str]] = {}
     for case in result.cases:
         for arm, why in case.absent.items():
-            found.setdefault((arm, why), []).append(case.name)
+            found.setdefault((arm, why), []).append(case_label(case))
     return {key: _named(names, len(result.cases)) for key, names in found.items()}
 
 
@@ -237,7 +242,7 @@ def _workspaces(result: BenchmarkResult) -> str | None:
     needy = [arm for arm in arms if any(case.workspace_bytes.get(arm) for case in cases)]
     rows = [
         [
-            inline(case.name),
+            inline(case_label(case)),
             *(f"{case.workspace_bytes[a]:,}" if a in case.workspace_bytes else "" for a in needy),
         ]
         for case in cases
@@ -262,7 +267,13 @@ def _metrics(result: BenchmarkResult) -> str | None:
     """What was measured beside time: a row per case and metric, a column per arm."""
     arms = list(dict.fromkeys(arm for case in result.cases for arm in case.arms))
     lines = [
-        [inline(case.name), inline(name), inline(unit), better, *(values.get(a, "") for a in arms)]
+        [
+            inline(case_label(case)),
+            inline(name),
+            inline(unit),
+            better,
+            *(values.get(a, "") for a in arms),
+        ]
         for case in result.cases
         for name, unit, better, values in report.beside_time(result, case)
     ]
