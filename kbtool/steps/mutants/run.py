@@ -22,13 +22,18 @@ class Mutants(StepKind[MutantsStep, MutantsResult]):
     """Tests the validation: a bug that it does not detect is a finding."""
 
     result = MutantsResult
+    failure_says_all = True
 
     def plan(self, step: MutantsStep, context: Context) -> list[str]:
         """How many bugs are put back, and over which cases."""
         targets = Counter(mutant.target for _, mutant in _selected(step, context))
         known = ", ".join(f"{count} of target {name}" for name, count in targets.items())
         cases = context.cases(step.case_sets)
-        bound = f", and compare with a fixed bound of {step.bound:g}" if step.bound else ""
+        bound = (
+            f", and compare with a tolerance of {step.bound:g} for every element"
+            if step.bound
+            else ""
+        )
         return [
             f"put bugs back into {context.manifest.id}, one at a time: {known or 'none known'}"
             " (those of the built target)",
@@ -64,8 +69,8 @@ class Mutants(StepKind[MutantsStep, MutantsResult]):
             return Outcome("timeout", "the step's time was over before every mutant was judged")
 
     def found(self, result: MutantsResult, status: StepStatus) -> str:
-        """The bugs found so far, where the step was cut short."""
-        return "" if status in {"passed", "failed"} else report.headline(result)
+        """How many bugs were found, so far where the step was cut short."""
+        return report.headline(result)
 
     def report(self, result: MutantsResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
