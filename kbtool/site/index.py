@@ -220,6 +220,21 @@ class Index:
         return rollups(list(self.costs.sessions.values()), "session")
 
     @cached_property
+    def _spelled(self) -> dict[str, str]:
+        """Tag → its spelling on the site: of two that differ in a final s alone, the one that more
+        records have."""
+        records: list[Session | Pattern] = [*self.sessions.values(), *self.patterns.values()]
+        count = Counter(tag for record in records for tag in record.tags)
+        return {
+            tag: max(tag.removesuffix("s"), f"{tag.removesuffix('s')}s", key=count.__getitem__)
+            for tag in count
+        }
+
+    def tags_of(self, record: Session | Pattern) -> list[str]:
+        """The tags of a record, as the site spells them."""
+        return list(dict.fromkeys(self._spelled[tag] for tag in record.tags))
+
+    @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """Kernel → how it stands beside its peers, if a quiet run says."""
         found = {

@@ -32,6 +32,19 @@ def test_the_tags_of_a_page_lead_there(plain_site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_two_tags_that_differ_in_a_final_s_are_one(tmp_path: Path) -> None:
+    root = trees.make(tmp_path / "kb", sessions=3)
+    tags = {0: ["costs", "process"], 1: ["cost"], 2: ["cost"]}
+    for number, own in tags.items():
+        path = root / "sessions" / trees.session_id(number) / "session.yaml"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "tags": own}))
+    made = pages(Index(KnowledgeBase(root)))
+    assert "[cost](tags/cost/index.md) | 3 | 0 |" in made[at.TAGS]
+    assert "tags/process/" in made[at.TAGS] and at.tag_page("costs") not in made
+    assert '"cost": ' in made[at.session_page(trees.session_id(0))]
+
+
+@pytest.mark.slow
 def test_without_a_tag_the_page_says_so(tmp_path: Path) -> None:
     root = trees.make(tmp_path / "kb", sessions=1)
     for path in [*root.glob("sessions/*/session.yaml"), *root.glob("patterns/*.yaml")]:

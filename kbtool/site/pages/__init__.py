@@ -84,8 +84,8 @@ def makers(
 ) -> dict[str, Callable[[], str]]:
     """The same, each page made when its function is called."""
     sources = Source(index, today, documents or {})
-    tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
-    tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
+    tags = {at.session_page(s.id): index.tags_of(s) for s in index.sessions.values()}
+    tags |= {at.pattern_page(p.id): index.tags_of(p) for p in index.patterns.values()}
     return {
         page.path: partial(_headed, index, page, tags.get(page.path, []))
         for kind in PAGES

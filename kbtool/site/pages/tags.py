@@ -30,7 +30,7 @@ def tagged(index: Index) -> dict[str, list[Session | Pattern]]:
     found: dict[str, list[Session | Pattern]] = {}
     records: list[Session | Pattern] = [*index.newest]
     for record in [*records, *index.patterns.values()]:
-        for tag in dict.fromkeys(record.tags):
+        for tag in index.tags_of(record):
             found.setdefault(tag, []).append(record)
     return dict(sorted(found.items()))
 
