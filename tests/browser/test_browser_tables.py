@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,18 @@ def test_a_listing_sorts_by_a_figure(own: Served, visit: Open, way: str) -> None
     seen.page.get_by_role("button", name="Time").press("Space")
     assert column(seen, "Time") == before
     assert "#" not in seen.page.url
+
+
+def test_a_fragment_of_a_run_s_id_filters_the_runs(own: Served, visit: Open) -> None:
+    ids = [Path(page).stem for page in own.pages() if re.match(r"runs/.+/", page)]
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/runs/index.html")
+    assert len(column(seen, "Run")) == len(ids)
+    end = ids[0][-7:]
+    seen.page.get_by_label("Filter").fill(end.upper())
+    assert len(column(seen, "Run")) == sum(end in one for one in ids)
+    titles = seen.page.locator("article tbody tr:visible td:first-child a")
+    assert ids[0] in titles.evaluate_all("links => links.map(link => link.title)")
 
 
 def test_a_filter_counts_and_the_address_keeps_it(own: Served, visit: Open) -> None:

@@ -145,7 +145,9 @@
     function filter() {
       var words = input.value.toLowerCase().split(/\s+/).filter(Boolean), shown = 0;
       original.forEach(function (row) {
-        var text = row.textContent.toLowerCase();
+        // The title of a link has the id of its record.
+        var titles = Array.from(row.querySelectorAll("a[title]"), function (link) { return link.title; });
+        var text = [row.textContent].concat(titles).join(" ").toLowerCase();
         row.hidden = !words.every(function (word) { return text.indexOf(word) >= 0; });
         shown += !row.hidden;
       });
