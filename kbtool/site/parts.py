@@ -17,6 +17,7 @@ from kbtool.markdown.markup import (
     anchor,
     bullets,
     chip,
+    clipped,
     folded,
     heading,
     join,
@@ -361,9 +362,22 @@ def _references(
     return f"{code(path)} of {', '.join(links)}"
 
 
-def session_cell(index: Index, session: Session, page: str) -> str:
-    """A link to a session by its label."""
-    return index.link(at.session_page(session.id), page, inline(session.label))
+_TITLE = 60
+"""Letters of a session's title that fit into a cell."""
+
+
+def session_cell(index: Index, session: Session, page: str, target: str = "") -> str:
+    """A link to a session by its title, which says more than its label; the label in small print.
+
+    Args:
+        index: the records.
+        session: the session.
+        page: where the link stands.
+        target: where it leads, if not to the page of the session.
+    """
+    title = inline(clipped(session.title, _TITLE))
+    linked = index.link(target or at.session_page(session.id), page, title)
+    return f"{linked} {muted(inline(session.label))}"
 
 
 def latest_results(index: Index) -> list[tuple[Kernel, Machine, Headline, list[Group]]]:

@@ -63,7 +63,9 @@ def test_a_bugs_page_links_its_recurrences_above_the_mutants(root):
             assert f"](../{other}/nan.md)" in told
         assert page.index("{#recurrences}") < page.index("{#mutants}")
     again = card(bug_page(index, FIRST), "Recurred in")
-    assert again.endswith(f"[words about label 2](../{LAST}/nan.md)")
+    assert again.endswith(
+        f"[words about title](../{LAST}/nan.md) <small>words about label 2</small>"
+    )
     assert f"(../{FIRST}/nan.md)" in card(bug_page(index, SECOND), "Recurrence of")
     assert not card(bug_page(index, LAST), "Recurred in")
     assert "{#recurrences}" not in bug_page(index, FIRST, "odd_.x")
@@ -79,7 +81,7 @@ def test_two_recurrences_of_one_bug_belong_to_one_fault(root):
     page = bug_page(index, SECOND, "b")
     assert card(page, "Status") == (
         '<span class="kb-chip kb-chip--bad">open</span>, recurred in'
-        f" [words about label 2](../{LAST}/c.md)"
+        f" [words about title](../{LAST}/c.md) <small>words about label 2</small>"
     )
     assert "Recurred in" not in page
     assert ">recurred</span> |" in listing(index) and "met again" not in listing(index)

@@ -117,7 +117,7 @@ def _status(index: Index, case: BugCase, here: str) -> str:
     """What became of a bug; of one that recurred and is open there, where."""
     newest, bug = case.meetings[-1]
     if case.status == "met again" and index.bugs[newest.id, bug.id].status == "open":
-        return f"{chip('open')}, recurred in {', '.join(_again(index, case, here))}"
+        return f"{chip('open')}, recurred in {'; '.join(_again(index, case, here))}"
     return status_chip(case.status)
 
 
@@ -129,8 +129,8 @@ def _table(index: Index, cases: Sequence[BugCase]) -> str | None:
             status_chip(case.status),
             _seen(case.bug),
             session_cell(index, case.session, here),
-            ", ".join(_fixers(index, case, here)),
-            ", ".join(_again(index, case, here)),
+            "; ".join(_fixers(index, case, here)),
+            "; ".join(_again(index, case, here)),
             optional(case.bug.minutes_lost),
             ", ".join(_words(index, case)),
         ]
@@ -195,7 +195,7 @@ def page(index: Index, case: BugCase) -> str:
     if cause is None and why:
         cause = f"Unknown: {inline(reason)}"
     lost = lost_in_all(case) if len(case.meetings) > 1 else ""
-    status, again = _status(index, case, here), ", ".join(_again(index, case, here))
+    status, again = _status(index, case, here), "; ".join(_again(index, case, here))
     return join(
         [
             page_title(inline(case.title)),
@@ -209,9 +209,8 @@ def page(index: Index, case: BugCase) -> str:
                     ),
                     (
                         "Recorded in",
-                        at.link(
-                            inline(session.label), f"{at.session_page(session.id)}#bugs.{bug.id}",
-                            here,
+                        session_cell(
+                            index, session, here, f"{at.session_page(session.id)}#bugs.{bug.id}"
                         ),
                     ),
                     (
@@ -222,8 +221,8 @@ def page(index: Index, case: BugCase) -> str:
                     ("Component", optional(bug.component)),
                     ("Time lost", optional(bug.minutes_lost)),
                     ("Lost in all", f"[{lost}](#recurrences)" if lost else ""),
-                    ("Fixed in", ", ".join(_fixers(index, case, here))),
-                    ("Cause sought in", ", ".join(_searches(index, case, here))),
+                    ("Fixed in", "; ".join(_fixers(index, case, here))),
+                    ("Cause sought in", "; ".join(_searches(index, case, here))),
                     ("Error known to", ", ".join(_known(index, case, here))),
                     ("Became pattern", patterns_of(index, here)),
                     ("Put back", _put_back(index, case)),
@@ -290,9 +289,9 @@ def _meetings(index: Index, case: BugCase, here: str) -> str:
 
 
 def _again(index: Index, case: BugCase, here: str) -> list[str]:
-    """The later recurrences: the label of each session, linked to its bug."""
+    """The later recurrences: each session, linked to its bug."""
     return [
-        index.link(at.bug_page(session.id, bug.id), here, inline(session.label))
+        session_cell(index, session, here, at.bug_page(session.id, bug.id))
         for session, bug in case.recurrences
     ]
 
@@ -376,7 +375,7 @@ def _cited(index: Index, case: BugCase, source: str | None, here: str) -> str:
 def _fixes(index: Index, case: BugCase, here: str) -> str:
     rows = [
         [
-            at.link(inline(session.label), f"{at.session_page(session.id)}#fixes", here),
+            session_cell(index, session, here, f"{at.session_page(session.id)}#fixes"),
             inline(fix.change),
             fixed_place(index, fix.place, here),
             code(fix.commit) if fix.commit else "",

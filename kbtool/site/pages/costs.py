@@ -25,7 +25,7 @@ from kbtool.markdown.markup import (
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import cite, last, page_title, section
+from kbtool.site.parts import cite, last, page_title, section, session_cell
 from kbtool.site.sums import MONEY, cell, known_in, rollups
 
 
@@ -166,7 +166,7 @@ def _budgets(index: Index) -> str:
     accounts = [account(session, None) for session in index.costs.sessions.values()]
     named: list[tuple[str, Budget, bool]] = []
     for one in accounts:
-        name = index.link(at.session_page(one.session.id), at.COSTS, inline(one.session.label))
+        name = session_cell(index, index.sessions[one.session.id], at.COSTS)
         named += [(name, budget, one.session.status == "running") for budget in one.budgets]
     for limits in months_of(index.base.ledger):
         named += [(limits.month, one, False) for one in month_budgets(limits, accounts)]
@@ -291,7 +291,7 @@ def _priced(row: Row, title: str) -> str:
 
 def _label(index: Index, row: Row, title: str) -> str:
     if title == "Session":
-        return index.link(at.session_page(row.key), at.COSTS, inline(row.label))
+        return session_cell(index, index.sessions[row.key], at.COSTS)
     if title == "Pattern" and row.key != NOWHERE["pattern"]:
         return index.link(at.pattern_page(row.key), at.COSTS)
     if title == "Kernel" and row.key != NOWHERE["kernel"]:

@@ -37,7 +37,7 @@ from kbtool.site.index import Index, moment
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import drawn, verdict_line
 from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
-from kbtool.site.parts import latest_results, newer_noisy, page_title, section
+from kbtool.site.parts import latest_results, newer_noisy, page_title, section, session_cell
 from kbtool.site.sums import Known, known, known_in, time_in
 
 
@@ -343,7 +343,7 @@ def _bugs(index: Index) -> str:
         return nothing("No bug is open." if index.bugs else "No session's record names a bug.")
     return bullets(
         f"{index.link(case.page, at.HOME)} {chip(case.status)} recorded in "
-        + index.link(at.session_page(case.session.id), at.HOME, inline(case.session.label))
+        + session_cell(index, case.session, at.HOME)
         for case in found
     )
 

@@ -81,7 +81,7 @@ def listing(index: Index) -> str:
     for session in index.newest:
         rows.append(
             [
-                session_cell(index, session, at.SESSIONS),
+                index.link(at.session_page(session.id), at.SESSIONS, inline(session.label)),
                 nowrap(session.day) if session.day else "undated",
                 inline(session.title),
                 chip(session.status),
@@ -323,7 +323,7 @@ def _bugs(index: Index, session: Session, here: str) -> str:
     rows = []
     for bug in session.bugs:
         case = index.bugs[session.id, bug.id]
-        fixed_in = ", ".join(dict.fromkeys(session_cell(index, by, here) for by, _ in case.fixes))
+        fixed_in = "; ".join(dict.fromkeys(session_cell(index, by, here) for by, _ in case.fixes))
         rows.append(
             [
                 anchor(f"bugs.{bug.id}")

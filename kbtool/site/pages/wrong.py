@@ -22,7 +22,7 @@ from kbtool.runner.remedies import command_of
 from kbtool.site import addresses as at
 from kbtool.site.index import BugCase, Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import page_title
+from kbtool.site.parts import page_title, session_cell
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -67,7 +67,7 @@ def page(index: Index) -> str:
             row.remedy,
             _lost(what),
             ", ".join(index.link(at.pattern_page(one.id), at.WRONG) for one in row.patterns),
-            _bugs(row),
+            _bugs(index, row),
         ]
         for row, what in told
     ]
@@ -189,7 +189,7 @@ def _of_bugs(index: Index) -> Iterator[_Row]:
         )  # fmt: skip
 
 
-def _bugs(row: _Row) -> str:
+def _bugs(index: Index, row: _Row) -> str:
     """Each fault by the title of its last occurrence, then the sessions that had it before; of many
     the number, which leads to the page of the pattern, or where there is none, to the list of
     bugs."""
@@ -200,11 +200,11 @@ def _bugs(row: _Row) -> str:
         return at.link(many(len(faults), "bug"), place, at.WRONG)
     for case in faults:
         before = [
-            at.link(inline(session.label), at.bug_page(session.id, bug.id), at.WRONG)
+            session_cell(index, session, at.WRONG, at.bug_page(session.id, bug.id))
             for session, bug in case.meetings[:-1]
         ]
         link = at.link(inline(case.bug.title), case.page, at.WRONG)
-        told.append(f"{link} ({', '.join(before)} too)" if before else link)
+        told.append(f"{link} ({'; '.join(before)} too)" if before else link)
     return "<br>".join(told)
 
 
