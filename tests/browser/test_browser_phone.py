@@ -96,6 +96,21 @@ def test_on_a_phone_no_code_is_cut_and_no_link_of_a_heading_takes_a_line(
         assert heads.evaluate_all(taller) == [], page
 
 
+def test_on_a_phone_the_lines_of_a_source_are_cut_and_need_no_scrolling(
+    own: Served, visit: Open
+) -> None:
+    seen = visit(own.http, viewport=PHONE)
+    seen.goto(f"{own.http}/kernels/split_k_attention/src/harness.py.html")
+    source = seen.page.locator(".kb-source pre")
+    assert source.evaluate("e => e.scrollWidth <= e.clientWidth")
+    # The numbers of lines stand one below the other, left of all words.
+    lefts = source.locator("a[id]").evaluate_all(
+        "all => all.map(a => a.getBoundingClientRect().left)"
+    )
+    assert len(lefts) > 100 and max(lefts) - min(lefts) < 1
+    assert source.evaluate("e => e.getBoundingClientRect().left") <= min(lefts)
+
+
 @pytest.mark.parametrize("scripts", [True, False])
 def test_a_missing_page_is_readable_without_its_stylesheets(
     own: Served, visit: Open, scripts: bool
