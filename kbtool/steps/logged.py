@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import instant
+from kbtool.markdown.figures import counted, instant
 from kbtool.markdown.markup import admonition, join, stacked_table, table
 from kbtool.model.kinds.logged import ImportResult, LogResult, MetricsResult, in_a_line
 from kbtool.model.run import StepStatus
@@ -21,10 +21,10 @@ def listed(result: MetricsResult, links: Links) -> str:
     rows = []
     for series in result.metrics[:MOST]:
         low, high = series.quartiles
-        quartiles = "" if low is None or high is None else f"{low:.6g} to {high:.6g}"
+        quartiles = "" if low is None or high is None else f"{counted(low)} to {counted(high)}"
         rows.append(
             [
-                inline(series.name), inline(series.label), f"{series.median:.6g}",
+                inline(series.name), inline(series.label), counted(series.median),
                 inline(series.shown_unit), series.better, quartiles, str(series.count),
             ]
         )  # fmt: skip

@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
-from kbtool.model.words import listed, many, significant
+from kbtool.model.words import counted, listed, many, significant
 from kbtool.steps.base import Table, not_reached
 
 ROUGH = "~"
@@ -188,7 +188,7 @@ def beside_time(
         (
             metric.name, metric.unit, metric.better,
             {
-                arm: f"{values[metric.name]:.6g}"
+                arm: counted(values[metric.name])
                 for arm, values in case.metrics.items() if metric.name in values
             },
         )
