@@ -37,8 +37,10 @@ def test_the_page_says_what_the_command_says():
             assert (told if has_case(one) else "No case in common with") in made
         first = line.beside[0].b.runs
         for one in case_sets(index, first):
-            heads = [head for head in made.split("\n") if head.startswith("## ")]
-            assert any(line.commits[0].commit[:8] in head and one in head for head in heads)
+            parts = [part.split("\n") for part in made.split("\n## ")[1:]]
+            assert any(
+                line.commits[0].commit[:8] in head and one in cases for head, _, cases, *_ in parts
+            )
         if line.before is not None:
             earlier, newest = (side.newest.commit[:8] for side in (line.before.a, line.before.b))
             assert f"kbtool compare {earlier} {newest}" in made

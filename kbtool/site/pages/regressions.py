@@ -102,7 +102,11 @@ _NO_CASE = "no other commit timed any of its cases"
 
 def _section(index: Index, line: Line) -> str:
     newest, before = line.commits[0], line.before
-    parts = [f"Newest commit: {_told(index, newest)}."]
+    cases = _cases(index, line)
+    parts = [
+        f"Cases: {inline(cases)}." if cases else "",
+        f"Newest commit: {_told(index, newest)}.",
+    ]
     if before is None:
         parts.append(nothing(f"Not compared because {_NO_CASE}."))
     else:
@@ -119,14 +123,13 @@ def _section(index: Index, line: Line) -> str:
 
 
 def _title(index: Index, line: Line) -> str:
-    """The kernel, the machine, the newest commit and the case sets."""
+    """The kernel, the machine and the newest commit."""
     kernel, newest = index.kernels.get(line.kernel), line.commits[0]
     title = (
         f"{kernel.title if kernel else line.kernel}, {line.machine},"
         f" {newest.run.started:%Y-%m-%d}, {_commit(newest)}"
     )
-    cases = _cases(index, line)
-    return inline(f"{title}: {cases}" if cases else title)
+    return inline(title)
 
 
 def _cases(index: Index, line: Line) -> str:
