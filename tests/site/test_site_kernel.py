@@ -250,7 +250,7 @@ def test_case_sets_are_as_the_manifest_has_them(page: dict[str, str], made: dict
 
 
 def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
-    names = ["", *(f"/{topic.name}" for topic in kernel_page.TOPICS)]
+    names = ["", *(f"/{topic.name}" for topic in kernel_page.TOPICS), "/cases"]
     told = {}
     for name in names:
         shown = made[f"kernels/copy{name}.md"]
@@ -274,6 +274,8 @@ def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
                          (2, "Newest runs")],
         "/about": [(1, "Copy: about"), (2, "Design"), (3, "Why"), (2, "Files"),
                    (2, "Mentioned by")],
+        "/cases": [(1, "Copy: targets and cases"), (2, "Targets"), (2, "Case sets"),
+                   (3, "Small (small)"), (3, "Large (large)"), (2, "Case fields")],
     }  # fmt: skip
     assert "### How {#about-2}" in made[at.kernel_page("copy")]
 
@@ -577,7 +579,7 @@ def test_the_page_of_a_run_has_what_was_measured_beside_time(tmp_path: Path) -> 
     result["cases"][1]["peak_bytes"] = {"ours": 4096}
     shown = make(tmp_path / "kb", record)[at.run_page(trees.session_id(0), record["id"])]
     lines = [plain(line) for line in unescape(shown).splitlines() if line.startswith("| s float")]
-    assert "| s float32 | cosine | 1 | higher | 0.25 | 0.5 |" in lines, lines
+    assert "| s float32 | cosine | 1 | higher | 0.250 | 0.500 |" in lines, lines
     assert "| s float16 | peak memory | B | lower | 4,096 | – |" in lines, lines
     assert "co<b>sine" not in shown
     without = make(tmp_path / "old", NEW)[at.run_page(trees.session_id(0), NEW["id"])]

@@ -20,6 +20,7 @@ from kbtool.markdown.markup import (
 from kbtool.model.kernel import CaseField, Kernel, Target
 from kbtool.site import addresses as at
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.kernel import topics
 from kbtool.site.parts import page_title, section
 
 
@@ -37,7 +38,7 @@ def page(kernel: Kernel) -> str:
     return join(
         [
             page_title(f"{inline(kernel.title)}: targets and cases"),
-            f"<small>{at.link(inline(kernel.title), at.kernel_page(kernel.id), here)}</small>",
+            topics(kernel, here),
             section("Targets", "targets", _targets(kernel)),
             section("Case sets", "case-sets", *_case_sets(kernel)),
             section("Case fields", "case-fields", _fields(kernel)),

@@ -104,7 +104,7 @@ def page(index: Index, kernel: Kernel) -> str:
             page_title(inline(kernel.title)),
             crumb(here, at.KERNELS, "Kernels", kernel.id, index.base.kernels[kernel.id].path),
             inline(kernel.summary),
-            _topics(kernel, here),
+            topics(kernel, here),
             section(
                 "Beside its peers", "peers",
                 *(
@@ -140,16 +140,17 @@ def topic_page(index: Index, kernel: Kernel, topic: Topic) -> str:
     return join(
         [
             page_title(f"{inline(kernel.title)}: {topic.title.lower()}"),
-            _topics(kernel, here),
+            topics(kernel, here),
             *topic.body(index, kernel),
         ]
     )
 
 
-def _topics(kernel: Kernel, here: str) -> str:
+def topics(kernel: Kernel, here: str) -> str:
     """Links to the pages of a kernel. Old addresses of their sections lead on (``pages.js``)."""
     pages = [(inline(kernel.title), at.kernel_page(kernel.id), "peers about")]
     pages += [(one.title, at.topic_page(kernel.id, one.name), one.had) for one in TOPICS]
+    pages.append(("Cases", at.cases_page(kernel.id), ""))
     links = (
         f"**{title}**" if there == here
         else f'{at.link(title, there, here)}{{ data-kb-had="{had}" }}'
