@@ -318,6 +318,15 @@ def test_a_name_that_ends_a_run_and_begins_a_commit_is_refused() -> None:
     assert a.runs[0].run.id.endswith("-x-bbbb")
 
 
+def test_of_a_commit_that_timed_two_kernels_those_of_the_other_side_are_compared() -> None:
+    """`compare A B` took A's newest run, of another kernel: "no verdict; 192 missing"."""
+    other = run("r2", "aaaa", times(3.0, "of another")).model_copy(update={"kernel": "multiply"})
+    runs = every(run("r3", "bbbb", times(9.0)), other, run("r1", "aaaa", times(9.0)))
+    for a, b in (("aaaa", "bbbb"), ("bbbb", "aaaa")):
+        first, second = sides((a, b), runs, lambda _: None)
+        assert {one.run.id for side in (first, second) for one in side.runs} == {"r1", "r3"}
+
+
 def test_choosing_the_best_of_many_is_corrected_for() -> None:
     runs = every(
         run("r9", "last", times(10.72)),

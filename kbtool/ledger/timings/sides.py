@@ -55,6 +55,9 @@ def sides(names: tuple[str, str], every: Sequence[Timed], revision: Revision) ->
         found[place] = asked[place].side(every, found[1 - place], asked[1 - place], revision)
     first, second = found
     assert first is not None and second is not None
+    if asked[0].rank(every) == 0 and unlike(first.newest, second.newest):
+        # Of a commit that timed several kernels, or under several conditions: those of the other.
+        first = asked[0].side(every, second, asked[1], revision)
     return _apart(first, second)
 
 
