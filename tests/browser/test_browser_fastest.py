@@ -191,7 +191,8 @@ def test_it_works_by_keyboard_and_on_a_narrow_screen(own: Served, visit: Open) -
     assert seen.page.evaluate("document.activeElement.getAttribute('list')") == "kb-measured-B"
     seen.page.keyboard.press("Control+A")
     seen.page.keyboard.type("3")
-    assert "shape=B%3D3+" in seen.page.url and "B 8, not 3" in verdict(seen)
+    assert "shape=B%3D3+" in seen.page.url
+    assert re.search(r"\bB \d+, not 3\b", verdict(seen))
     assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

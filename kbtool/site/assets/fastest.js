@@ -149,11 +149,12 @@
     return fields.filter(function (field) { return field.values.length > 1; });
   }
 
-  /* The first case with the fewest fields that a shape has to share: a form has to begin somewhere. */
+  /* The first case with the fewest fields that a shape has to share or that are folded away: a form has to begin
+     somewhere. */
   function plainest(every) {
     function odd(one) {
       return fields.filter(function (field) {
-        return !isNumber(field) && !same(valueOf(one.item.case, field), field.default);
+        return (!isNumber(field) || field.default === null) && !same(valueOf(one.item.case, field), field.default);
       }).length;
     }
     return every.reduce(function (best, one) { return best && odd(best) <= odd(one) ? best : one; }, null);
