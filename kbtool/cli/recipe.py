@@ -302,6 +302,7 @@ def bound_recipe(
 
 def _find(base: KnowledgeBase, name: str | None) -> Any:
     from kbtool.model.errors import NotFoundError, UsageError
+    from kbtool.store.packaged import recipes as packaged_recipes
 
     known = base.recipes()
     if name is None:
@@ -313,6 +314,11 @@ def _find(base: KnowledgeBase, name: str | None) -> Any:
             raise NotFoundError(
                 f"recipe {name!r} was forgotten on {gone.at.day}: {gone.reason}; there is"
                 f" {', '.join(known) or 'none'}"
+            )
+        if name in packaged_recipes():
+            raise NotFoundError(
+                f"there is no recipe {name!r} here; it comes with kbtool: run `kbtool init --with"
+                f" {name}` in the folder of the knowledge base"
             )
         near = difflib.get_close_matches(name, known, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""

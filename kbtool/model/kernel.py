@@ -50,15 +50,16 @@ class Specialisation(Model):
 
 
 Device = Literal["cpu", "cuda"]
+Package = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 class Target(Model):
     """One solution of the problem: a library for the CPU or for CUDA, or Python modules."""
 
     sources: Annotated[list[str], Field(min_length=1)]
-    """Sources, inside the kernel's folder; listed, never globbed. C++ and CUDA are compiled into a
-    library. Python files are imported in this order, each under its name: what one imports from
-    another stands before it."""
+    """Its C++, CUDA or Python files, inside the kernel's folder; listed, never globbed. C++ and
+    CUDA are compiled into a library. Python files are imported in this order, each under its name:
+    what one imports from another stands before it."""
     commands: list[Annotated[str, Field(min_length=1)]] = []
     """Programs that build the library in kbtool's place, run without a shell: CMake, make. They run
     in a build folder; `../sources` holds the listed sources and headers and nothing else."""
@@ -66,7 +67,7 @@ class Target(Model):
     """The library that they make, relative to the build folder."""
     device: Device | None = None
     """Where it runs. Default: cuda for a target of that name or with architectures, else cpu."""
-    packages: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]] = []
+    packages: list[Package] = []
     """Installed packages that it needs, such as triton; their versions belong to its hash."""
     env: dict[str, str] = {}
     """Environment variables of the process that runs it."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from kbtool.model.base import (
     Commit,
+    KernelId,
     Model,
     PatternId,
     Quantity,
@@ -20,7 +21,9 @@ from kbtool.model.base import (
     Slug,
     pattern_of,
 )
+from kbtool.model.docstrings import docstrings_of
 from kbtool.model.finding import Finding, fault
+from kbtool.model.kernel import Package
 from kbtool.store.document import Document
 
 R = TypeVar("R", bound=Model)
@@ -31,12 +34,14 @@ def validate(document: Document, kind: type[R], context: Any = None) -> R | list
     try:
         return kind.model_validate(document.data, context=context)
     except ValidationError as error:
-        return list(schema_findings(document, error))
+        return list(schema_findings(document, error, kind))
     except Exception as error:  # a fault of a validator must not keep other records from loading
         return [fault(document.path, f"the model {kind.__name__}", error)]
 
 
-def schema_findings(document: Document, error: ValidationError) -> Iterator[Finding]:
+def schema_findings(
+    document: Document, error: ValidationError, kind: type[Model]
+) -> Iterator[Finding]:
     """A validation error as findings, one per place, in terms of the record."""
     reported: set[tuple[Any, ...]] = set()
     for problem in error.errors(include_url=False):
@@ -51,10 +56,32 @@ def schema_findings(document: Document, error: ValidationError) -> Iterator[Find
             message = _no_number(problem["input"], _unit_at(document.data, location))
         else:
             message = _message(problem)
+            if problem["type"] in {"missing", "too_short"}:
+                message += _what_it_is(kind, location)
         place = (tuple(location), message)
         if place not in reported:
             reported.add(place)
             yield document.finding(location, "schema", f"{_dotted(location)}{message}")
+
+
+def _what_it_is(kind: type[Model], location: list[Any]) -> str:
+    """What the docstring of a field says first, to be put behind a message; empty without one."""
+    models = [kind]
+    for part in location[:-1]:  # the name of a field; else a key or an index, which leads nowhere
+        below = [m.model_fields[part].annotation for m in models if part in m.model_fields]
+        models = [model for one in below for model in _models_in(one)] or models
+    said = {docstrings_of(model).get(str(location[-1]), "") for model in models} - {""}
+    if len(said) != 1:  # kinds of step may have fields of one name that say different things
+        return ""
+    first, *_ = re.split(r"[.;]\s", said.pop().rstrip("."))
+    return f" ({' '.join(first.split())})"
+
+
+def _models_in(annotation: Any) -> Iterator[type[Model]]:
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
 
 
 class _Wording(NamedTuple):
@@ -89,6 +116,8 @@ _FORMS = {
     pattern_of(RunStep): "is not a step of a run; write RUN#steps.ID, as in"
     " 20261121T161916Z-split-k-bb3c#steps.validate",
     pattern_of(Commit): "is not a commit id; write 7 to 40 hexadecimal digits (0-9, a-f)",
+    pattern_of(KernelId): "is no name for it; use small letters, digits and _, a letter first",
+    pattern_of(Package): "is not the name of a package; write that alone, as triton",
 }
 """Required pattern of a text → the message if it does not match."""
 

@@ -54,6 +54,52 @@ def test_the_choices_of_a_parameter_are_held_to_the_manifest_too(base):
 
 
 @pytest.mark.parametrize(
+    ("instead_of", "put", "said"),
+    [
+        (
+            "sources: [add.cpp]",
+            "python: [add.py]",
+            "targets.cpu.sources: is missing (Its C++, CUDA or Python files, inside the kernel's",
+        ),
+        (
+            "[add.cpp]",
+            "[]",
+            "targets.cpu.sources: is empty; it needs at least 1 (Its C++, CUDA or Python files",
+        ),
+        ("harness: harness.py\n", "", "harness: is missing (The Python file that makes inputs,"),
+        (
+            "help: how many",
+            "default: 1",
+            "case_fields.n.help: is missing (What it is, with its unit)",
+        ),
+        (
+            "[add.cpp]",
+            "[add.py], packages: [triton>=3]",
+            "targets.cpu.packages[0]: 'triton>=3' is not the name of a package; write that alone",
+        ),
+        (
+            "namespace: add",
+            "namespace: add-1",
+            "namespace: 'add-1' is no name for it; use small letters, digits and _, a letter first",
+        ),
+    ],
+)
+def test_a_mistake_in_a_manifest_says_what_to_write(base, instead_of, put, said):
+    assert KERNEL.count(instead_of) == 1
+    base.kernel(KERNEL.replace(instead_of, put))
+    assert any(finding.message.startswith(said) for finding in base.findings())
+
+
+def test_a_missing_key_that_kinds_of_step_explain_in_different_words_is_only_missing(base):
+    base.kernel()
+    base.pattern(more=RECIPE.replace(", case_sets: small", "").replace("title: C, ", ""))
+    assert {finding.message for finding in base.findings()} == {
+        "recipes[0].steps[1].validate.case_sets: is missing",
+        "recipes[0].steps[1].validate.title: is missing (What it does)",
+    }
+
+
+@pytest.mark.parametrize(
     "path", ["..", "../..", "/etc", "out/../../x", "link/inside", "~/x", "a\\b"]
 )
 def test_a_command_step_that_leaves_the_tree_is_a_finding(base, path, tmp_path):

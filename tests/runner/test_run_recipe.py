@@ -287,6 +287,11 @@ def test_a_step_for_several_cards_says_how_many_there_are(
     [
         (["run-recipe"], "which recipe? There is add, shell, gpu"),
         (["run-recipe", "ad"], "there is no recipe 'ad' (did you mean add?)"),
+        (
+            ["run-recipe", "split-k"],
+            "there is no recipe 'split-k' here; it comes with kbtool: run `kbtool init --with"
+            " split-k` in the folder of the knowledge base",
+        ),
         (["run-recipe", "add", "--set", "samples=many"], "samples: 'many' is not an int"),
         (["run-recipe", "add", "--set", "size=3"], "size: recipe add has no such parameter"),
         (["run-recipe", "add", "--set", "size"], "write NAME=VALUE"),
@@ -328,7 +333,7 @@ def test_a_kernel_that_does_not_load_is_not_said_to_be_missing(second_kernel_bas
     assert done.code == 1
     assert "works on kernel scaled_add, which does not load; correct it first:" in done.err
     assert "kernels/scaled_add/kernel.yaml:" in done.err
-    assert "case_sets: is missing; `kbtool check` lists all" in done.err
+    assert "case_sets: is missing (The case sets, by name); `kbtool check` lists all" in done.err
     manifest.write_text(whole.replace("id: scaled_add", "id: other", 1))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1
