@@ -47,6 +47,7 @@ def forget(ctx: click.Context, recipe: str, reason: str, as_json: bool) -> None:
         print_json({"forgotten": entry, "runs": runs, "path": "sessions/excuses.yaml",
                     "left": sorted(left)})  # fmt: skip
         return
-    click.echo(f"recipe {entry.recipe} is forgotten; {many(runs, 'run')} of it stay readable")
+    stay = "stays" if runs == 1 else "stay"
+    click.echo(f"recipe {entry.recipe} is forgotten; {many(runs, 'run')} of it {stay} readable")
     for path in sorted(left):
         click.echo(f"kept, and yours to delete: {path}", err=True)

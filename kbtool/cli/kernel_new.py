@@ -37,11 +37,28 @@ def new(ctx: click.Context, name: str, like: str, as_json: bool) -> None:
     kernels/NAME/ gets kernel.yaml, which says what to build and which cases there are, harness.py,
     which says what is right and what to time, and the source. Replace them piece by piece.
     """
-    from kbtool.store.write import new_folder, write_new
+    from kbtool.store.lock import lock
+    from kbtool.store.private import private_folder
 
     base = knowledge_base(ctx)
     _refuse(base, name)
-    files = kernel_files(name, like, _free_number(base))
+    # From the choice of a number until the pattern has it, no other command may choose.
+    with lock(private_folder(base.root, "locks") / "kernel.lock", timeout=30):
+        files = kernel_files(name, like, _free_number(base))
+        _write(base, name, files)
+    recipe = recipe_of(name)
+    if as_json:
+        print_json({"kernel": name, "recipe": recipe, "written": list(files)})
+        return
+    for path in files:
+        click.echo(base.shown(base.root / path))
+    click.echo(pasted(f"next: `kbtool run-recipe {recipe}`"), err=True)
+
+
+def _write(base: KnowledgeBase, name: str, files: dict[str, str]) -> None:
+    """Write the kernel's folder, whole or not at all, and then what is outside of it."""
+    from kbtool.store.write import new_folder, write_new
+
     folder = f"kernels/{name}/"
     of_kernel = {path: text for path, text in files.items() if path.startswith(folder)}
 
@@ -53,13 +70,6 @@ def new(ctx: click.Context, name: str, like: str, as_json: bool) -> None:
     new_folder(base.root / "kernels", name, contents)
     for path in files.keys() - of_kernel.keys():
         write_new(base.root / path, files[path].encode())
-    recipe = recipe_of(name)
-    if as_json:
-        print_json({"kernel": name, "recipe": recipe, "written": list(files)})
-        return
-    for path in files:
-        click.echo(base.shown(base.root / path))
-    click.echo(pasted(f"next: `kbtool run-recipe {recipe}`"), err=True)
 
 
 def _refuse(base: KnowledgeBase, name: str) -> None:
@@ -94,7 +104,10 @@ _TAKEN = frozenset(("torch", "triton", "numpy", "kbtool", "harness"))
 def _taken(folder: str) -> Exception:
     from kbtool.model.errors import UsageError
 
-    return UsageError(f"{folder} is there already; nothing was written")
+    return UsageError(
+        f"{folder} is there already; nothing was written: call the kernel otherwise, or move"
+        " that folder away"
+    )
 
 
 def _free_number(base: KnowledgeBase) -> int:

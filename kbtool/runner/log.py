@@ -91,9 +91,9 @@ class SessionLog:
             case: the shape and settings that it was measured with.
 
         Raises:
-            UsageError: the value is not finite, there is no unit, the metric has another one, or
-                there is an address, a secret or a path of a machine in it, which no record may
-                hold.
+            UsageError: the value is not finite, there is no unit, the metric has another one, the
+                case is no mapping, or there is an address, a secret or a path of a machine in it,
+                which no record may hold.
         """
         if self._process != os.getpid():
             raise UsageError(
@@ -101,6 +101,10 @@ class SessionLog:
                 if self._process is None
                 else f"log: process {self._process} opened this session; each process opens its"
                 " own: `with kbtool.session() as s:`"
+            )
+        if not isinstance(case, Mapping | None):
+            raise UsageError(
+                f"log({name!r}): case: {case!r} is no mapping: write one, such as {{'batch': 8}}"
             )
         fields = {key: plain(of) for key, of in (case or {}).items()}
         try:

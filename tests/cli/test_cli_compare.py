@@ -52,6 +52,13 @@ def test_the_answer_first_then_the_cases_that_changed(base, kbtool, put):
     assert [line.split()[-1] for line in lines[6:]] == ["slower"] * 2 + ["same"] * 14
 
 
+def test_a_run_of_no_commit_is_said_to_have_none(base, kbtool, put):
+    put()
+    put(NEW, commit=None)
+    done = kbtool("compare", OLD, NEW, root=base.root, env={"COLUMNS": "200"})
+    assert f"B: split_k at no commit, NVIDIA H200 ({NEW})" in done.out, done.err
+
+
 @pytest.mark.slow
 def test_a_slowdown_over_the_limit_exits_1(base, kbtool, put):
     put()

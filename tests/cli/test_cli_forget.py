@@ -66,6 +66,12 @@ def test_a_recipe_that_was_deleted_is_forgotten_and_check_passes(kbtool, ran):
         assert done.code in (0, 1, 2) and "bug in kbtool" not in done.err, done.err
 
 
+def test_one_run_of_it_stays_readable(kbtool, ran):
+    next(ran.root.glob("sessions/*/runs/*.json")).unlink()
+    done = kbtool("forget", "add", "--reason", WHY, root=ran.root)
+    assert done.out == "recipe add is forgotten; 1 run of it stays readable\n", done.err
+
+
 def test_a_recipe_that_is_there_is_taken_out_of_its_pattern(kbtool, ran):
     pattern = ran.root / "patterns/P91.yaml"
     second = "".join(LOOK.splitlines(keepends=True)[1:])

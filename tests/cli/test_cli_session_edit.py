@@ -244,7 +244,8 @@ def test_two_edits_of_one_session_at_once_are_refused(going):
     kbtool = f'"{sys.executable}" -m kbtool session edit now 2> "{going.root}/said"'
     done = edited(going, script(going, f"{kbtool}\ntrue"))
     assert done.returncode == 0, done.stderr
-    assert "is being edited already" in (going.root / "said").read_text()
+    said = (going.root / "said").read_text()
+    assert "is being edited already, by another `session edit`: close its editor first" in said
 
 
 @pytest.mark.slow

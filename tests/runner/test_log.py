@@ -212,6 +212,8 @@ def test_a_path_in_an_error_is_taken_and_the_record_is_sound(base, kbtool):
         ({"value": True, "unit": "1"}, "value: True is no number"),
         ({"value": 1.0, "unit": "J", "better": "up"}, "better: Input should be 'lower', 'higher'"),
         ({"value": 1.0, "unit": "J", "case": {"x": object()}}, "case.x"),
+        ({"value": 1.0, "unit": "J", "case": [8]}, "case: [8] is no mapping: write one"),
+        ({"value": 1.0, "unit": "J", "case": "b=8"}, "case: 'b=8' is no mapping"),
         (
             {"value": 1.0, "unit": "J", "case": {"host": "8.8.4.4"}},
             "log('m'): it holds the address of a machine (8.8.…)",

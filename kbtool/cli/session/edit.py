@@ -101,7 +101,10 @@ def edit(ctx: click.Context, name: str | None, notes: bool, discard: bool, as_js
     except LockTimeoutError:
         from kbtool.model.errors import UsageError
 
-        raise UsageError(f"{shown} is being edited already, by another `session edit`") from None
+        raise UsageError(
+            f"{shown} is being edited already, by another `session edit`: close its editor first;"
+            " `kbtool session add` writes meanwhile"
+        ) from None
     if as_json:
         print_json({"session": path.parent.name, "path": shown, "changed": done})
     else:

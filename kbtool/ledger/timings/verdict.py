@@ -62,7 +62,7 @@ class Side(NamedTuple):
     def label(self) -> str:
         """Its name, arm, machine and runs."""
         arm = self.arm_of(self.newest.results[-1])
-        commit = (self.newest.run.repository.commit or "no commit")[:8]
+        commit = (self.newest.run.repository.commit or "")[:8] or "no commit"
         ids = listed(one.run.id for one in self.runs[:3])
         more = f" and {len(self.runs) - 3} more" if len(self.runs) > 3 else ""
         return f"{arm} at {commit}, {self.newest.machine} ({ids}{more})"
