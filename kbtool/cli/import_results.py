@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,19 +79,27 @@ def import_results(
     from kbtool.runner.results.table import Columns
     from kbtool.runner.take_results import read_files, write_files
     from kbtool.store.edit import end_run_session
+    from kbtool.store.lock import lock
+    from kbtool.store.private import private_folder
 
     base = knowledge_base(ctx)
-    found = read_files(base, files, Columns(value, case, unit, better, metric))
     written = []
-    if not dry_run and any(one.known is None for one in found):
-        machine = probe_machine()
-        title = f"Results of {found[0].result.file}"
-        session = destination(base, machine, session_name, title)
-        written = write_files(base, session, found, machine)
-        record = base.root / "sessions" / session / "session.yaml"
-        end_run_session(
-            record, written[0][0].started.astimezone(), written[-1][0].ended.astimezone()
-        )
+    # Until the records are there, no other import may ask which files are known.
+    with (
+        nullcontext()
+        if dry_run
+        else lock(private_folder(base.root, "locks") / "import.lock", timeout=60)
+    ):
+        found = read_files(base, files, Columns(value, case, unit, better, metric))
+        if not dry_run and any(one.known is None for one in found):
+            machine = probe_machine()
+            title = f"Results of {found[0].result.file}"
+            session = destination(base, machine, session_name, title)
+            written = write_files(base, session, found, machine)
+            record = base.root / "sessions" / session / "session.yaml"
+            end_run_session(
+                record, written[0][0].started.astimezone(), written[-1][0].ended.astimezone()
+            )
     paths = [base.shown(path) for _, path in written]
     if as_json:
         print_json({

@@ -11,6 +11,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -534,6 +535,18 @@ def test_of_files_with_the_same_content_one_is_taken_in(root, tmp_path, kbtool):
     done = kbtool("import-results", str(GOOGLE), str(copy), str(PYTEST), root=root)
     assert done.code == 0 and len(done.out.splitlines()) == 2
     assert f"{copy} holds the same as {GOOGLE}: taken in once" in done.err
+
+
+@pytest.mark.slow
+def test_a_file_that_ten_take_in_at_once_is_taken_in_once(root, kbtool):
+    def take(_: int) -> tuple[int, int]:
+        done = kbtool("import-results", str(GOOGLE), root=root)
+        return done.code, len(done.out.splitlines())
+
+    with ThreadPoolExecutor(10) as pool:
+        done = sorted(pool.map(take, range(10)))
+    assert done == [*[(0, 0)] * 9, (0, 1)]
+    assert len(list(root.glob("sessions/*/runs/*.json"))) == 1
 
 
 @pytest.mark.slow
