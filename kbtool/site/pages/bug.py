@@ -229,10 +229,10 @@ def page(index: Index, case: BugCase) -> str:
                 ]
             ),
             f"Known only as an edit. {_NEVER_MET}" if _is_edit_alone(case) else None,
-            _source(case),
             section("Symptom", "symptom", symptom),
             section("Error message", "error", block(bug.error_text) if bug.error_text else None),
             section("Cause", "cause", cause or nothing("The record gives none.")),
+            _source(case),
             _meetings(index, case, here),
             _hypotheses(index, case, here),
             _fixes(index, case, here),
