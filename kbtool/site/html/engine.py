@@ -91,6 +91,8 @@ class Engine:
         """Path of a page whose title the navigation shows → the source that it was found in."""
         names = {name.rpartition("/")[2] for name in config.plugins}
         self._shared = names <= SHAREABLE
+        self._renderer: Any = None
+        """Takes the shortcuts; ``None`` if a page may depend on more than is known."""
 
     def build(self) -> None:
         """Build every page: ``mkdocs.commands.build.build``, step by step.
@@ -98,6 +100,8 @@ class Engine:
         Raises:
             MkDocsException: what mkdocs raises.
         """
+        from kbtool.site.html.shortcuts import fill_navigation_once
+
         self.begin()
         self._remove_stale()
         for page in self.pages:
@@ -106,6 +110,8 @@ class Engine:
         new = [page for page in self.pages if not self._reuse(page)]
         self._render([page for page in new if page.content is None])
         self.env = self.config.plugins.on_env(self.env, config=self.config, files=self.files)
+        if self._renderer is not None:
+            fill_navigation_once(self.env, self.config, self.nav)
         self.files.copy_static_files()
         self._write_templates()
         self._place(new)
@@ -117,6 +123,8 @@ class Engine:
         from mkdocs.structure.nav import get_navigation
         from mkdocs.structure.pages import Page
         from mkdocs.utils import clean_directory
+
+        from kbtool.site.html.shortcuts import Renderer, index_less
 
         config = self.config = self.config.plugins.on_config(self.config)
         config.plugins.on_pre_build(config=config)
@@ -133,6 +141,11 @@ class Engine:
         self.env = env
         self.doc_files = self.files.documentation_pages()
         self.pages = [file.page or Page(None, file, config) for file in self.doc_files]
+        if self._digest is not None:
+            self._renderer = Renderer(config)
+            search = config.plugins.get("material/search")
+            if hasattr(search, "search_index"):
+                index_less(search.search_index)
 
     @property
     def page_by_page(self) -> bool:
@@ -327,10 +340,14 @@ class Engine:
         """The page with this Markdown, in one piece."""
         config = self.config
         config._current_page = page
-        files = Recorder(self.files)
+        recorder = Recorder(self.files)
+        files = recorder if self._digest is not None else self.files
         before, page.markdown = page.markdown, markdown
         with LogCapture() as logged:
-            page.render(config, files if self._digest is not None else self.files)
+            if self._renderer is not None:
+                self._renderer.render(page, files)
+            else:
+                page.render(config, files)
             content = config.plugins.on_page_content(
                 page.content, page=page, config=config, files=self.files
             )
@@ -338,7 +355,7 @@ class Engine:
         config._current_page = None
         links = {file.src_uri: links for file, links in (page.links_to_anchors or {}).items()}
         title, anchors = page._title_from_render, page.present_anchor_ids
-        return Rendered(content, page.toc, title, anchors, links, files.asked, logged, {})
+        return Rendered(content, page.toc, title, anchors, links, recorder.asked, logged, {})
 
     def _piece(self, page: Any, mark: str, markdown: str) -> Piece:
         """A piece of one of the tables of a page, as it was or rendered."""
