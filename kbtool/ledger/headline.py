@@ -307,7 +307,7 @@ def _belongs(one: Headline, machine: Machine, build: Verdict) -> bool:
         machine == build.machine
         and one.newest.dtype == first.newest.dtype
         and (one.between is None) == (first.between is None)
-        and (one.newest.run is first.newest.run or same_build(one.newest.run, first.newest.run))
+        and same_build(one.newest.run, first.newest.run)
     )
 
 
@@ -356,11 +356,7 @@ def headline(every: Sequence[Group], newest: Group) -> Headline:
     """
     if newest.noise_reason:
         return Headline(newest, [newest], None, None, [], {}, [])
-    pooled = [
-        group
-        for group in every
-        if group is newest or (not group.noise_reason and _of_one_build(group, newest))
-    ]
+    pooled = [group for group in every if not group.noise_reason and _of_one_build(group, newest)]
     chain, between = _ratios(pooled, between=False), _ratios(pooled, between=True)
     leading = between or chain
     cases = {case.name for group in pooled for case in group.cases}
@@ -391,20 +387,21 @@ def same_build(one: Run, other: Run) -> bool:
 
     A run with changes that no commit has stands alone: nobody can check out what it measured.
     """
+    if one is other:
+        return True
     if None in (_commit(one), _commit(other)) or another_problem(one, other):
         return False
     if _commit(one) == _commit(other):
         return True
-    builds = one.last(BuildResult), other.last(BuildResult)
-    if None in builds or None in (one.identity, other.identity):
+    a, b = one.last(BuildResult), other.last(BuildResult)
+    if not (a and b and one.identity and other.identity):
         return False
-    a, b = (built for built in builds if built)
     shared = a.sources.keys() & b.sources.keys()
     return (
         bool(shared)
         and all(a.sources[name] == b.sources[name] for name in shared)
         and (a.target, a.compiler, a.flags, a.linked) == (b.target, b.compiler, b.flags, b.linked)
-        and one.identity.solution == other.identity.solution  # type: ignore[union-attr]
+        and one.identity.solution == other.identity.solution
     )
 
 
