@@ -25,7 +25,7 @@ from kbtool.gpu import worker
 
 os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
 
-OPTIONAL = {"anyio", "mcp", "mkdocs"}
+OPTIONAL = {"anyio", "markdown", "mcp", "mkdocs"}
 """What the extras ``mcp`` and ``site`` install: a command without them says so."""
 NO_COMMAND = ("kbtool.gpu", "kbtool.attention", "kbtool.integrations", "kbtool.__main__")
 """No command imports these, or only in a worker; most import torch, which cannot load twice."""
