@@ -101,9 +101,17 @@ def timings(session: str, run: str) -> str:
     return f"{run_page(session, run).removesuffix('.md')}.js"
 
 
-def compare(run: str, arm: str) -> str:
-    """The page that compares, with an arm of a run as the one that is judged."""
-    return f"{COMPARE}#b={quote(f'{run}/{arm}', safe='/')}"
+def compare(run: str, arm: str, reference: str | None = None) -> str:
+    """The page that compares, with an arm of a run as the one that is judged.
+
+    Args:
+        run: the run.
+        arm: its arm.
+        reference: the run whose arm of that name it is compared with; ``None`` for another arm of
+            its own.
+    """
+    beside = f"a={quote(f'{reference}/{arm}', safe='/')}&" if reference else ""
+    return f"{COMPARE}#{beside}b={quote(f'{run}/{arm}', safe='/')}"
 
 
 def published(target: str) -> str:
@@ -144,6 +152,11 @@ def topic_page(kernel: str, topic: str) -> str:
 def measured_script(kernel: str) -> str:
     """The script that hands what was measured of a kernel to its pages."""
     return f"kernels/{_name(kernel)}/measured.js"
+
+
+def history_script(kernel: str) -> str:
+    """The script that hands the times of a kernel, commit by commit, to its page of them."""
+    return f"kernels/{_name(kernel)}/history.js"
 
 
 def cases_page(kernel: str) -> str:

@@ -22,6 +22,8 @@ from kbtool.ledger.measured import groups
 from kbtool.ledger.patterns import Account, Edge, accounts
 from kbtool.ledger.repeat import commands
 from kbtool.ledger.rollup import Rollup
+from kbtool.ledger.timings.conditions import timed
+from kbtool.ledger.timings.courses import Course, courses
 from kbtool.ledger.worth import Worth, worths
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import build, instant
@@ -254,6 +256,14 @@ class Index:
                 self.commands,
             )
             for name, kernel in self.kernels.items()
+        }
+
+    @cached_property
+    def courses(self) -> dict[str, list[Course]]:
+        """Kernel → each of its cases, commit by commit."""
+        every = [one for run in self.runs_of() if (one := timed(run))]
+        return {
+            name: courses([one for one in every if one.run.kernel == name]) for name in self.kernels
         }
 
     @cached_property

@@ -177,7 +177,7 @@ def compare(a: Side, b: Side, spreads: Spreads, metric: Metric | None = None) ->
         metric: what to compare by. Default: between plain kernels, where both sides have it.
     """
     differ = unlike(a.newest, b.newest)
-    pairs = [*_pairs(_entries(a), _entries(b))]
+    pairs = [*_pairs(entries_of(a), entries_of(b))]
     metrics = METRICS if metric is None else (metric,)
     drafts = [_draft(one, other, differ, spreads, metrics) for one, other in pairs]
     chances = [draft.chance for _, draft in drafts if draft]
@@ -198,7 +198,8 @@ Entries = dict[tuple[str | None, str, int], list[Entry]]
 """Case set, case and how many of that name stand before it in its run → how each run timed it."""
 
 
-def _entries(side: Side) -> Entries:
+def entries_of(side: Side) -> Entries:
+    """How the runs of a side timed each case, newest first."""
     found: Entries = {}
     for one in side.runs:
         seen: dict[tuple[str | None, str], int] = {}

@@ -1,13 +1,13 @@
-/* The chart of a kernel: times over a size, for the machine and the fields that are chosen, drawn by
-   uPlot. What is chosen is in the address: #on=MACHINE&target=…&shape=FIELD=VALUE …&over=FIELD
+/* The chart of a kernel: times over a size, for the machine and the fields that are chosen; plot.js
+   draws it. What is chosen is in the address: #on=MACHINE&target=…&shape=FIELD=VALUE …&over=FIELD
    &measure=…&hide=ARM,ARM. Without scripts the page has a drawing and its figures instead. */
 (function () {
   "use strict";
 
   var mount = document.getElementById("kb-chart");
-  if (!mount || !window.kbTables) return;
+  if (!mount || !window.kbPlot) return;
 
-  var el = window.kbTables.el, digits = window.kbTables.digits, load = window.kbTables.load;
+  var el = window.kbTables.el;
   var same = window.kbMeasured.same, valueOf = window.kbMeasured.valueOf;
   var text = window.kbMeasured.text, shown = window.kbMeasured.shown;
   var chooser = window.kbMeasured.chooser, labelled = window.kbMeasured.labelled, gist = window.kbMeasured.gist;
@@ -19,8 +19,7 @@
     between: "µs between plain kernels", chain: "µs in a chain of its own calls", ratio: "time ÷ ours"
   };
   var FEWEST = 3;
-  var data, fields, every, all, chosen = {}, line, drawnArms, plot, at = null, on = 0;
-  var place, told, said, legend, figures;
+  var data, fields, every, all, chosen = {}, line, focus = null;
 
   /* ---- what can be chosen ---- */
 
@@ -112,7 +111,11 @@
     var made = el("form", { class: "kb-asked" });
     made.addEventListener("submit", function (event) { event.preventDefault(); });
     function add(name, title, help, values, now, change) {
-      var select = chooser(values, now, function (value) { change(value); draw(name); });
+      var select = chooser(values, now, function (value) {
+        change(value);
+        focus = name;
+        redraw();
+      });
       select.id = "kb-chart-" + name;
       made.append(labelled(title, help, [select]));
     }
@@ -158,291 +161,40 @@
     return known.indexOf(chosen.measure) < 0 ? known[0] : chosen.measure;
   }
 
-  function round(value) {
-    if (value >= 1e3 && value < 1e5 && value % 1 === 0) return value.toLocaleString("en");
-    var unit = [[1e9, "G"], [1e6, "M"], [1e3, "k"]].find(function (one) { return value >= one[0]; });
-    return unit ? Number((value / unit[0]).toPrecision(3)) + unit[1] : String(Number(value.toPrecision(3)));
-  }
+  function runOf(row, arm) { return home + data.pages[row.item.arms[arm].run]; }
 
-  function spread(values) {
-    var range = values[1] === undefined ? "" : " (" + digits(values[1]) + "–" + digits(values[2]) + ")";
-    return digits(values[0]) + range;
-  }
-
-  function tone(arm) { return getComputedStyle(document.body).getPropertyValue("--kb-series-" + arm.tone).trim(); }
-
-  function color(name) { return getComputedStyle(document.body).getPropertyValue(name).trim(); }
-
-  function runOf(row, arm) { return home + data.pages[row.item.arms[arm.name].run]; }
-
-  /* ---- the drawing ---- */
-
-  function columns() {
-    var made = [line.map(function (row) { return property(row, chosen.over); })];
-    drawnArms.forEach(function (arm) {
-      made.push(line.map(function (row) {
-        var values = valuesOf(row.item, arm.name, measure());
-        return values ? values[0] : null;
-      }));
+  /* A measured case as a point of the chart; its size leads to what is fastest there. */
+  function pointOf(row) {
+    var how = measure(), size = property(row, chosen.over), values = {}, runs = {};
+    arms.forEach(function (arm) {
+      var found = valuesOf(row.item, arm.name, how);
+      if (!found) return;
+      values[arm.name] = found;
+      runs[arm.name] = runOf(row, arm.name);
     });
-    made.push(line.map(function (row) {
-      return measure() === "ratio" ? null : row.item.floor_us === undefined ? null : row.item.floor_us;
-    }));
-    return made;
-  }
-
-  /* The marks and the bars of the points: those of the drawings that need no script. */
-  function marks(u) {
-    var ratio = window.uPlot.pxRatio, how = measure();
-    u.ctx.save();
-    u.ctx.beginPath();
-    u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
-    u.ctx.clip();
-    drawnArms.forEach(function (arm, number) {
-      if (!u.series[number + 1].show) return;
-      line.forEach(function (row) {
-        var values = valuesOf(row.item, arm.name, how);
-        if (!values) return;
-        var x = u.valToPos(property(row, chosen.over), "x", true), y = u.valToPos(values[0], "y", true);
-        u.ctx.strokeStyle = u.ctx.fillStyle = tone(arm);
-        u.ctx.lineWidth = ratio;
-        if (values[1] !== undefined) {
-          u.ctx.beginPath();
-          u.ctx.moveTo(x, u.valToPos(values[1], "y", true));
-          u.ctx.lineTo(x, u.valToPos(values[2], "y", true));
-          u.ctx.stroke();
-        }
-        u.ctx.save();
-        u.ctx.translate(x, y);
-        u.ctx.scale(ratio, ratio);
-        var shape = new Path2D("M0,0" + arm.shape);
-        if (arm.face) u.ctx.fill(shape);
-        else {
-          u.ctx.lineWidth = 2;
-          u.ctx.stroke(shape);
-        }
-        u.ctx.restore();
-      });
-    });
-    u.ctx.restore();
-  }
-
-  function axis(label, values) {
-    var ink = color("--md-default-fg-color"), grid = color("--md-default-fg-color--lightest");
     return {
-      label: label, stroke: ink, font: "12px sans-serif", labelFont: "12px sans-serif", labelSize: 18, size: 46,
-      grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, values: values
+      x: size, said: chosen.over + " " + size, title: chosen.over + " " + size.toLocaleString("en"), values: values, runs: runs,
+      head: el("a", { href: window.kbMeasured.addressOf("fastest.html", row.set, fields, row.item.case) }, size.toLocaleString("en")),
+      floor: how === "ratio" ? undefined : row.item.floor_us
     };
-  }
-
-  function named(u, splits) {
-    return splits.map(function (value) { return value === null ? "" : round(value); });
-  }
-
-  /* A scale that ends a little beyond what it shows, not at the next power. */
-  function near(u, low, high) {
-    if (low === null) return [1, 10];
-    var beyond = Math.max(1.02, Math.pow(high / low, 0.05));
-    return [low / beyond, high * beyond];
-  }
-
-  /* Round figures, as many as there is room for: 1, 2 and 5 times 10ⁿ, or powers of two; of what
-     varies little, those of a linear scale. */
-  function splits(factors, base) {
-    return function (u, number, low, high) {
-      var found = [], rough = (high - low) / 5, step;
-      if (high < 3 * low) {
-        step = Math.pow(10, Math.floor(Math.log10(rough)));
-        step *= [1, 2, 5, 10].find(function (one) { return one * step >= rough * 0.999; });
-        for (var next = Math.ceil(low / step); next * step <= high; next += 1) found.push(next * step);
-        return found;
-      }
-      var power = Math.pow(base, Math.floor(Math.log(low) / Math.log(base)));
-      for (; power <= high; power *= base) {
-        factors.forEach(function (factor) { if (factor * power >= low && factor * power <= high) found.push(factor * power); });
-      }
-      var most = number === 0 ? u.width / 55 : 10;
-      return found.filter(function (_, each) { return each % Math.ceil(found.length / most) === 0; });
-    };
-  }
-
-  function options() {
-    var how = measure(), known = field(chosen.over), bad = color("--kb-bad");
-    return {
-      width: place.clientWidth, height: place.clientWidth < 500 ? 300 : 380, legend: { show: false }, padding: [10, 12, 0, 0],
-      scales: { x: { time: false, distr: 3, log: 2, range: near }, y: { distr: 3, log: 10, range: near } },
-      cursor: { points: { show: false }, drag: { x: true, y: false, dist: 5 } },
-      series: [{}].concat(drawnArms.map(function (arm) {
-        return { label: arm.name, stroke: function () { return tone(arm); }, width: 1.5, spanGaps: true,
-          points: { show: false }, show: chosen.hidden.indexOf(arm.name) < 0 };
-      }), [{ label: "least time", stroke: bad, width: 1.5, dash: [6, 3], spanGaps: true, points: { show: false } }]),
-      axes: [
-        Object.assign(axis(chosen.over + ", " + known.help, named), { splits: splits([1], 2), filter: function (u, all) { return all; } }),
-        Object.assign(axis(MEASURES[how], named), { splits: splits([1, 2, 5], 10), filter: function (u, all) { return all; } })
-      ],
-      hooks: { draw: [marks], setCursor: [function (u) { if (u.cursor.idx !== at && u.cursor.left >= 0) point(u.cursor.idx); }] }
-    };
-  }
-
-  function mark(arm) {
-    var shape = '<svg viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true"><g class="kb-series-' + arm.tone
-      + '"><path class="kb-mark' + (arm.face ? "" : " kb-open") + '" d="M0,0' + arm.shape + '"/></g></svg>';
-    var made = el("span", { class: "kb-plot kb-key" });
-    made.innerHTML = shape; // from the page's own data: numbers and a path
-    return made;
-  }
-
-  function visible() {
-    return drawnArms.filter(function (arm) { return chosen.hidden.indexOf(arm.name) < 0; });
-  }
-
-  /* Tell the values at one size; the arm that the keyboard is on comes first. */
-  function point(number) {
-    at = number;
-    told.textContent = "";
-    if (number === null || number === undefined) return;
-    var row = line[number], list = el("ul", { class: "kb-readout" });
-    var seen = visible().filter(function (arm) { return valuesOf(row.item, arm.name, measure()); });
-    seen.sort(function (x, y) { return valuesOf(row.item, x.name, measure())[0] - valuesOf(row.item, y.name, measure())[0]; });
-    on = Math.min(on, seen.length - 1);
-    seen.forEach(function (arm, each) {
-      list.append(el("li", each === on ? { class: "kb-on" } : {}, mark(arm),
-        el("a", { href: runOf(row, arm) }, arm.name), " " + spread(valuesOf(row.item, arm.name, measure()))));
-    });
-    told.append(el("p", {}, el("b", {}, chosen.over + " " + property(row, chosen.over).toLocaleString("en")), ", " + MEASURES[measure()]
-      + (row.item.floor_us !== undefined && measure() !== "ratio" ? "; least time " + digits(row.item.floor_us) : "")), list);
-    if (seen[on]) {
-      said.textContent = chosen.over + " " + property(row, chosen.over) + ": " + seen[on].name + " "
-        + spread(valuesOf(row.item, seen[on].name, measure()));
-    }
-    return seen;
-  }
-
-  function move(number) {
-    var u = plot;
-    u.setCursor({ left: u.valToPos(property(line[number], chosen.over), "x"), top: u.bbox.height / 2 / window.uPlot.pxRatio }, false);
-    point(number);
-  }
-
-  function zoom(factor) {
-    var low = Math.log(plot.scales.x.min), high = Math.log(plot.scales.x.max), middle = (low + high) / 2;
-    if (at !== null && line[at]) middle = Math.log(property(line[at], chosen.over));
-    plot.setScale("x", { min: Math.exp(middle + (low - middle) * factor), max: Math.exp(middle + (high - middle) * factor) });
-  }
-
-  function whole() { plot.setData(columns(), true); }
-
-  function key(event) {
-    var steps = { ArrowLeft: -1, ArrowRight: 1, Home: -line.length, End: line.length };
-    if (event.key in steps) {
-      var from = at === null ? (steps[event.key] > 0 ? -1 : line.length) : at;
-      move(Math.max(0, Math.min(line.length - 1, from + steps[event.key])));
-    } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
-      if (at === null) move(0);
-      on = Math.max(0, on + (event.key === "ArrowUp" ? -1 : 1));
-      point(at);
-    } else if (event.key === "Enter" && at !== null) {
-      var seen = point(at);
-      if (seen[on]) location.href = runOf(line[at], seen[on]);
-    } else if (event.key === "+") zoom(0.5);
-    else if (event.key === "-") zoom(2);
-    else if (event.key === "0" || event.key === "Escape") whole();
-    else return;
-    event.preventDefault();
-  }
-
-  /* The point that was clicked, if one was: not where a part was drawn out to be enlarged. */
-  function click(event) {
-    if (event.pointerType === "touch" || at === null || at === undefined) return;
-    var box = plot.over.getBoundingClientRect(), best = null, row = line[at];
-    visible().forEach(function (arm) {
-      var values = valuesOf(row.item, arm.name, measure());
-      if (!values) return;
-      var x = plot.valToPos(property(row, chosen.over), "x") + box.left - event.clientX;
-      var far = Math.hypot(x, plot.valToPos(values[0], "y") + box.top - event.clientY);
-      if (far < 12 && (!best || far < best.far)) best = { far: far, arm: arm };
-    });
-    if (best) location.href = runOf(row, best.arm);
-  }
-
-  function keys() {
-    var made = el("div", { class: "kb-legend", role: "group", "aria-label": "Implementations shown" });
-    drawnArms.forEach(function (arm, number) {
-      var button = el("button", { type: "button", class: "kb-button", "aria-pressed": String(chosen.hidden.indexOf(arm.name) < 0) }, mark(arm), " " + arm.name);
-      button.addEventListener("click", function () {
-        var hidden = chosen.hidden.indexOf(arm.name);
-        if (hidden < 0) chosen.hidden.push(arm.name);
-        else chosen.hidden.splice(hidden, 1);
-        button.setAttribute("aria-pressed", String(hidden >= 0));
-        plot.setSeries(number + 1, { show: hidden >= 0 });
-        point(at);
-        write();
-      });
-      made.append(button);
-    });
-    if (measure() !== "ratio" && line.some(function (row) { return row.item.floor_us !== undefined; })) {
-      made.append(el("span", { class: "kb-floor" }, "least time by the measured ceilings"));
-    }
-    return made;
-  }
-
-  function tools() {
-    var made = el("div", { class: "kb-tools", role: "group", "aria-label": "Zoom" });
-    [["Zoom in", function () { zoom(0.5); }], ["Zoom out", function () { zoom(2); }], ["Whole line", whole]].forEach(function (one) {
-      var button = el("button", { type: "button", class: "kb-button" }, one[0]);
-      button.addEventListener("click", one[1]);
-      made.append(button);
-    });
-    return made;
-  }
-
-  /* The figures of the line, each with a link to its run; a size leads to what is fastest there. */
-  function list() {
-    var head = el("tr", {}, el("th", {}, chosen.over)), body = el("tbody");
-    drawnArms.forEach(function (arm) { head.append(el("th", {}, arm.name)); });
-    var floor = measure() !== "ratio" && line.some(function (row) { return row.item.floor_us !== undefined; });
-    if (floor) head.append(el("th", {}, "Least time"));
-    line.forEach(function (row) {
-      var size = el("a", { href: window.kbMeasured.addressOf("fastest.html", row.set, fields, row.item.case) },
-        property(row, chosen.over).toLocaleString("en"));
-      var made = el("tr", {}, el("th", { scope: "row" }, size));
-      drawnArms.forEach(function (arm) {
-        var values = valuesOf(row.item, arm.name, measure());
-        made.append(values ? el("td", {}, el("a", { href: runOf(row, arm) }, digits(values[0])),
-          values[1] === undefined ? "" : el("small", {}, " " + digits(values[1]) + "–" + digits(values[2]))) : el("td", {}, "–"));
-      });
-      if (floor) made.append(el("td", {}, row.item.floor_us === undefined ? "–" : digits(row.item.floor_us)));
-      body.append(made);
-    });
-    return el("div", { class: "md-typeset__scrollwrap", tabindex: "0", role: "region", "aria-label": "The figures of the chart" },
-      el("div", { class: "md-typeset__table" }, el("table", {}, el("thead", {}, head), body)));
-  }
-
-  function title() {
-    return MEASURES[measure()] + " over " + chosen.over + " on " + chosen.machine + ": " + line.length + " sizes of " + visible().length
-      + " implementations. Arrow keys read the points, Enter opens a run, plus and minus zoom, 0 shows all.";
   }
 
   /* Everything; the chooser of that name keeps the focus. */
-  function draw(focus) {
-    if (plot) plot.destroy();
-    at = null;
-    drawnArms = arms.filter(function (arm) {
-      return line.some(function (row) { return valuesOf(row.item, arm.name, measure()); });
+  function draw() {
+    var points = line.map(pointOf), how = MEASURES[measure()];
+    var drawn = window.kbPlot(mount, {
+      points: points, hidden: chosen.hidden, changed: write, form: form(), first: chosen.over,
+      arms: arms.filter(function (arm) { return points.some(function (one) { return one.values[arm.name]; }); }),
+      x: { label: chosen.over + ", " + field(chosen.over).help }, y: { label: how },
+      title: how + " over " + chosen.over + " on " + chosen.machine + ", " + line.length + " sizes"
     });
-    place = el("div", { class: "kb-uplot", tabindex: "0", role: "application", "aria-label": title() });
-    place.addEventListener("keydown", key);
-    told = el("div", { class: "kb-told" }, el("p", {}, "Point at the chart, or move to it by Tab and use the arrow keys."));
-    said = el("output", { class: "kb-said", "aria-live": "polite" });
-    mount.textContent = "";
-    legend = keys();
-    figures = list();
-    mount.append(form(), legend, place, tools(), told, said, figures);
-    plot = new window.uPlot(options(), columns(), place);
-    plot.over.addEventListener("click", click);
-    write();
-    var choice = document.getElementById("kb-chart-" + focus);
-    if (choice) choice.focus();
+    if (focus) { // a choice was made: until then the address may be an anchor
+      write();
+      var choice = document.getElementById("kb-chart-" + focus);
+      if (choice) choice.focus();
+      focus = null;
+    }
+    return drawn;
   }
 
   window.kbtoolMeasured = function (told) {
@@ -454,18 +206,7 @@
     });
   };
 
-  var style = el("link", { rel: "stylesheet", href: home + "assets/vendor/uplot.css" });
-  document.head.append(style);
-  Promise.all([load(home + "assets/vendor/uplot.js"), load(mount.dataset.measured)]).then(function () {
-    read();
-    draw();
-    window.kbChart = { plot: function () { return plot; }, line: function () { return line; }, chosen: function () { return chosen; } };
-    window.addEventListener("hashchange", function () {
-      if (location.hash.indexOf("=") >= 0) { read(); draw(); }
-    });
-    window.addEventListener("resize", function () { plot.setSize({ width: place.clientWidth, height: plot.height }); });
-    new MutationObserver(function () { draw(); }).observe(document.body, { attributes: true, attributeFilter: ["data-md-color-scheme"] });
-  }, function (error) {
-    mount.prepend(el("p", {}, "The chart cannot move because " + error.message + "."));
+  var redraw = window.kbPlotted({
+    mount: mount, scripts: [mount.dataset.measured], read: read, draw: draw
   });
 })();

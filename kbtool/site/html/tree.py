@@ -20,7 +20,7 @@ from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import llms, llms_full
 from kbtool.site.html.folder import remove_others, write_changed
 from kbtool.site.index import Index
-from kbtool.site.pages import compare, decisions, glossary, makers, pages
+from kbtool.site.pages import compare, courses, decisions, glossary, makers, pages
 from kbtool.site.text.quoted import document
 from kbtool.store.private import FOLDER
 from kbtool.store.prose import documents
@@ -98,6 +98,7 @@ def _beside(index: Index) -> dict[str, Callable[[], bytes]]:
     place = _place(root)
     static = _static(ASSETS, "assets")
     measured = [at.measured_script(kernel) for kernel in index.kernels]
+    histories = [at.history_script(kernel) for kernel in index.kernels]
     return {
         at.ANSWERS: lambda: answers(index),
         at.LLMS: lambda: llms(index, place).encode(),
@@ -105,6 +106,7 @@ def _beside(index: Index) -> dict[str, Callable[[], bytes]]:
         at.FEED: lambda: feed(index, place),
         **_together(twins.paths(index), lambda: twins.files(index)),
         **_together(measured, lambda: scripts(index)),
+        **_together(histories, lambda: courses.scripts(index)),
         **_together(compare.script_paths(index), lambda: compare.scripts(index)),
         **static,
         words.PLACE: lambda: words.script(index, static[words.PLACE]()),

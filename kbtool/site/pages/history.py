@@ -1,8 +1,8 @@
-"""A kernel's speed over time: run by run, the commits marked."""
+"""A kernel's speed over time: each case commit by commit, then the case sets run by run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kbtool.ledger.measured import (
     Group,
@@ -10,8 +10,8 @@ from kbtool.ledger.measured import (
     of_another_problem,
     of_one_problem,
 )
+from kbtool.ledger.timings import series as timings
 from kbtool.ledger.timings.conditions import timed
-from kbtool.ledger.timings.series import LEAST_RUNS, series
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import instant, many, significant
 from kbtool.markdown.markup import heading, nothing, stacked_table
@@ -20,6 +20,7 @@ from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
+from kbtool.site.pages.courses import by_commit, changes
 from kbtool.site.pages.times import (
     against,
     commit_text,
@@ -27,66 +28,75 @@ from kbtool.site.pages.times import (
     passed_text,
     short_commit,
 )
+from kbtool.site.parts import section
 
 _MOST_RUNS = 40
 """In a history: more would be a column of figures that nobody reads."""
 
 
 def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
+    """Times by commit, what changed, and the case sets beside the baseline."""
+    if not found:
+        return []
+    longest = max((len(one.us) for one in _series(index, kernel)), default=0)
+    return [
+        section("Times by commit", "commits", *by_commit(index, kernel)),
+        section("Commits that changed a case", "steps", *changes(index, kernel), _gradual(longest)),
+        section(
+            "Case sets beside the baseline, run by run", "baseline", *_beside(index, kernel, found)
+        ),
+    ]
+
+
+def _beside(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> Iterator[str]:
     """A chart a machine: the speed against the baseline, quiet run by quiet run, the commits
     marked. The table below it has the noisy ones too."""
     here = at.topic_page(kernel.id, "history")
-    parts = [_about(found)] if found else []
-    long = _longest(index, kernel)
+    yield _about(found)
     for number, (machine, every) in enumerate(found.items(), 1):
-        parts.append(
-            heading(2, f"{inline(machine.name)}, {code(machine.target)}", f"history.{number}")
-        )
+        yield heading(3, f"{inline(machine.name)}, {code(machine.target)}", f"history.{number}")
         runs = list({group.run.id: group.run for group in reversed(every)}.values())[-_MOST_RUNS:]
         newest = {run.id for run in runs}
         listed = shown = [group for group in every if group.run.id in newest]
         if len(shown) < len(every):
             everyone = at.link("the table of runs", at.RUNS, here)
-            parts.append(f"The newest {_MOST_RUNS} runs; {everyone} has all.")
+            yield f"The newest {_MOST_RUNS} runs; {everyone} has all."
         noisy = {group.run.id for group in shown if group.noise_reason}
         quiet = [run for run in runs if run.id not in noisy]
         shown, others = of_one_problem(shown, shown[0])
         hidden = [many(len(noisy), "noisy run") if noisy else "", of_another_problem(others)]
         if any(hidden):
-            parts.append(f"Not in the chart: {' and '.join(filter(None, hidden))}.")
+            yield f"Not in the chart: {' and '.join(filter(None, hidden))}."
         quiet = [run for run in quiet if any(group.run is run for group in shown)]
         if len(quiet) < 2:
             so_far = "one run" if not noisy else "one quiet run" if quiet else "no quiet run"
-            parts.append(nothing(f"No chart because {so_far} timed it so far."))
+            yield nothing(f"No chart because {so_far} timed it so far.")
         else:
-            parts.append(_course(machine, quiet, shown, here))
-        parts.append(_change_points(long.get(machine.name, 0)))
-        parts.append(_runs(index, listed, here))
-    return parts
+            yield _course(machine, quiet, shown, here)
+        yield _runs(index, listed, here)
 
 
 def _about(found: Mapping[Machine, list[Group]]) -> str:
     named = dict.fromkeys(group.result.baseline for every in found.values() for group in every)
     return (
-        f"Time of the baseline ({', '.join(map(code, named))}) ÷ ours, run by run, the oldest at"
-        " the left: above 1 ours is faster."
+        f"Time of the baseline ({', '.join(map(code, named))}) ÷ ours, geometric mean over a case"
+        " set, the oldest run at the left: above 1 ours is faster."
     )
 
 
-def _longest(index: Index, kernel: Kernel) -> dict[str, int]:
-    """Machine → the runs of its longest series."""
+def _series(index: Index, kernel: Kernel) -> list[timings.Series]:
     every = [one for run in index.runs_of(kernel=kernel.id) if (one := timed(run))]
-    found: dict[str, int] = {}
-    for each in series(every):
-        found[each.machine] = max(found.get(each.machine, 0), len(each.us))
-    return found
+    return timings.series(every)
 
 
-def _change_points(runs: int) -> str:
-    """Whether a series is long enough to find the run at which it changed."""
-    if runs < LEAST_RUNS:
-        return f"Too few runs for change points: the longest series has {runs} of {LEAST_RUNS}."
-    return f"{code('kbtool history')} finds the runs at which it became slower or faster."
+def _gradual(runs: int) -> str:
+    """Whether a series is long enough to find what no single step shows."""
+    if runs < timings.LEAST_RUNS:
+        return (
+            "What changes little by little, no step shows. Change points over a whole series would,"
+            f" and need {timings.LEAST_RUNS} runs; the longest series has {runs}."
+        )
+    return f"What changes little by little, no step shows; {code('kbtool history')} finds it."
 
 
 def _course(machine: Machine, runs: Sequence[Run], every: Sequence[Group], here: str) -> str:
