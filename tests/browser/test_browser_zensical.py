@@ -29,6 +29,11 @@ from test_browser_chart import (
 )
 from test_browser_costs import test_sums_have_their_coverage_beside_them
 from test_browser_fastest import answers, test_the_form_asks_and_the_address_keeps_what_was_asked
+from test_browser_history import (
+    changed,
+    test_a_change_is_told_and_leads_to_the_same_verdict_on_compare,
+    told,
+)
 from test_browser_regressions import test_an_earlier_commit_is_opened_and_compared_case_by_case
 from test_browser_search import (
     test_a_question_finds_its_page_among_the_first_three,

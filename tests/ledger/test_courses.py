@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from test_commits import BEFORE, SLOWER, at
+from test_measured import case
 from test_timings import times
 
 from kbtool.ledger.timings.courses import Course, courses, steps
@@ -64,23 +65,16 @@ def test_noise_and_changes_without_a_commit_prove_nothing_and_machines_stay_apar
 
 
 def test_runs_of_one_commit_are_one_point_between_their_quartiles():
-    every = found(at(1, "c1", times(20.0, "a")), at(2, "c1", times(20.2, "a")))
-    (point,) = of(every, "a").points
-    found_times = point.times(point.arms[0], "chain")
-    assert found_times is not None
-    assert found_times.us == pytest.approx((20.0 * 20.2) ** 0.5)
-    assert found_times.low < 20.0 and found_times.high > 20.2
+    first, second = case("a", ours=(19.0, 20.0, 21.0)), case("a", ours=(19.2, 20.2, 21.2))
+    (point,) = of(found(at(1, "c1", first), at(2, "c1", second)), "a").points
+    assert point.times("ours", "chain") == (pytest.approx((20.0 * 20.2) ** 0.5), 19.0, 21.2)
+    assert point.times("ours", "between") is None
     assert point.times("nobody", "chain") is None
 
 
 def test_a_case_that_older_records_name_no_set_for_stays_one_course():
-    def named(one: Run, case_set: str | None) -> Run:
-        told = one.model_dump(mode="json")
-        for case in told["steps"][0]["result"]["cases"]:
-            case["case_set"] = case_set
-        return Run.model_validate(told)
-
-    every = found(named(at(1, "c1", *BEFORE), None), named(at(2, "c2", *BEFORE), "small"))
+    older = [{**one, "case_set": None} for one in BEFORE]
+    every = found(at(1, "c1", *older), at(2, "c2", *BEFORE))
     assert {(one.case_set, len(one.points)) for one in every} == {("small", 2)}
     assert all(one.points[1].row for one in every)
 
@@ -108,7 +102,8 @@ def test_drawn_histories_have_the_verdicts_of_two_commits_compared_alone(seed: i
         for before, point in pairwise(course.points):
             assert point.before is before.side
             rows = {one.case: one for one in compare(before.side, point.side, spreads).rows}
-            assert point.row == rows[course.case]
+            name = f"{course.case_set}/{course.case}" if course.case_set else course.case
+            assert point.row == rows[name]
             seen += 1
     assert seen
     assert sum(len(step.rows) for step in steps(courses(every))) == sum(

@@ -268,7 +268,10 @@ def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
                      (2, "Every measured case")],
         "/charts": [(1, "Copy: charts"), (2, "Ratios, shape by peer")],
         "/results": [(1, "Copy: results"), *machines],
-        "/history": [(1, "Copy: history"), *machines],
+        "/history": [
+            (1, "Copy: history"), (2, "Times by commit"), (2, "Commits that changed a case"),
+            (2, "Case sets beside the baseline, run by run"), *((3, name) for _, name in machines),
+        ],
         "/variants": [(1, "Copy: variants"), (2, "cuda")],
         "/correctness": [(1, "Copy: correctness"), (2, "Validation"), (2, "Cases"),
                          (2, "Newest runs")],

@@ -20,6 +20,7 @@ from kbtool.ledger.timings.spread import (
     time_of,
     wrong,
 )
+from kbtool.model.kernel import case_label
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.words import listed, many, significant
 
@@ -81,6 +82,9 @@ class Row(NamedTuple):
     """A case on both sides; times in µs."""
 
     case: str
+    """Its name in the records, after that of its set."""
+    label: str
+    """The same with every field that tells cases apart, for readers."""
     arm: str
     metric: Metric | None
     a: float | None
@@ -244,8 +248,9 @@ def _draft(
     names = [entries[0].arm for entries in (first, second) if entries]
     named = [(e[0].case.case_set, e[0].case.name) for e in (first, second) if e]
     case_set = next((name for name, _ in named if name), None)
+    set_name = f"{case_set}/" if case_set else ""
     row = Row(
-        f"{case_set}/{known.case.name}" if case_set else known.case.name,
+        f"{set_name}{known.case.name}", f"{set_name}{case_label(known.case)}",
         " → ".join(dict.fromkeys(names)), None, None, None, None, None, "missing",
     )  # fmt: skip
     if not first or not second:
@@ -370,7 +375,7 @@ def cells(row: Row) -> list[str]:
     figures = [significant(figure) if figure else "–" for figure in (row.a, row.b, row.ratio)]
     spread = "–" if row.spread is None else f"{row.spread:.1%}"
     why = row.why if row.why and row.why != WITHIN else ""
-    return [row.case, *figures, spread, row.verdict.replace("_", " "), why]
+    return [row.label, *figures, spread, row.verdict.replace("_", " "), why]
 
 
 def as_markdown(comparison: Comparison) -> str:

@@ -16,7 +16,8 @@
     return { name: one[0], tone: one[1], shape: one[2], face: one[3] };
   });
   var MEASURES = {
-    between: "µs between plain kernels", chain: "µs in a chain of its own calls", ratio: "time ÷ ours"
+    between: "µs between plain kernels", chain: "µs in a chain of its own calls", ratio: "time ÷ ours",
+    share: "% of the speed that the measured ceilings allow"
   };
   var FEWEST = 3;
   var data, fields, every, all, chosen = {}, line, focus = null;
@@ -140,9 +141,16 @@
 
   /* ---- the values ---- */
 
+  /* The value of an arm and its quartiles. A share is of the least time, by the measure that a user meets. */
   function valuesOf(item, name, how) {
     var arm = item.arms[name];
     if (!arm) return null;
+    if (how === "share") {
+      var times = valuesOf(item, name, "between") || valuesOf(item, name, "chain");
+      return item.floor_us === undefined || !times ? null : [times[0], times[2], times[1]].map(function (us) {
+        return us === undefined ? us : 100 * item.floor_us / us;
+      });
+    }
     var found = how === "ratio" ? [arm.ratio, arm.ratio_low, arm.ratio_high]
       : how === "between" ? [arm.between_us, arm.between_low_us, arm.between_high_us] : [arm.us, arm.low_us, arm.high_us];
     return found[0] === undefined ? null : found;
@@ -161,6 +169,8 @@
     return known.indexOf(chosen.measure) < 0 ? known[0] : chosen.measure;
   }
 
+  function isTime(how) { return how === "between" || how === "chain"; }
+
   function runOf(row, arm) { return home + data.pages[row.item.arms[arm].run]; }
 
   /* A measured case as a point of the chart; its size leads to what is fastest there. */
@@ -175,7 +185,7 @@
     return {
       x: size, said: chosen.over + " " + size, title: chosen.over + " " + size.toLocaleString("en"), values: values, runs: runs,
       head: el("a", { href: window.kbMeasured.addressOf("fastest.html", row.set, fields, row.item.case) }, size.toLocaleString("en")),
-      floor: how === "ratio" ? undefined : row.item.floor_us
+      floor: isTime(how) ? row.item.floor_us : undefined
     };
   }
 
@@ -185,7 +195,7 @@
     var drawn = window.kbPlot(mount, {
       points: points, hidden: chosen.hidden, changed: write, form: form(), first: chosen.over,
       arms: arms.filter(function (arm) { return points.some(function (one) { return one.values[arm.name]; }); }),
-      x: { label: chosen.over + ", " + field(chosen.over).help }, y: { label: how },
+      x: { label: chosen.over + ", " + field(chosen.over).help }, y: { label: how, most: measure() === "share" },
       title: how + " over " + chosen.over + " on " + chosen.machine + ", " + line.length + " sizes"
     });
     if (focus) { // a choice was made: until then the address may be an anchor

@@ -78,10 +78,12 @@
        it is called there and in the readout, the first cell of its row, arm → [value, low, high],
        arm → address of its run, the least time, and what its row says beside.
      chart.arms: {name, tone, shape, face} each, as the drawings that need no script have them.
-     chart.x, chart.y: {label, places}, {label, said}: the axes; places are names, not sizes.
+     chart.x, chart.y: {label, places}, {label, most}: the axes. Places are names, not sizes; most says
+       that more is better.
      chart.hidden: the names of arms that are not drawn; chart.changed is called when they change.
-     chart.form: what stands above. chart.heads: heads of the cells beside. chart.title: what it is,
-       for those who do not see it. chart.under draws below the lines; it is given uPlot and the tone of an arm. */
+     chart.form: what stands above. chart.first, chart.heads: the heads of the first cell and of those
+       beside. chart.title: what it is, for those who do not see it. chart.under draws below the lines;
+       it is given uPlot, the canvas, its pixels per point, and what finds a colour by name. */
   window.kbPlot = function (mount, chart) {
     var points = chart.points, arms = chart.arms, across = chart.x.places ? PLACES : SIZES;
     var at = null, on = 0, plot, place, told, said;
@@ -182,7 +184,7 @@
       if (number === null || number === undefined) return;
       var one = points[number], list = el("ul", { class: "kb-readout" });
       var seen = visible().filter(function (arm) { return one.values[arm.name]; });
-      seen.sort(function (x, y) { return one.values[x.name][0] - one.values[y.name][0]; });
+      seen.sort(function (x, y) { return (one.values[x.name][0] - one.values[y.name][0]) * (chart.y.most ? -1 : 1); });
       on = Math.min(on, seen.length - 1);
       seen.forEach(function (arm, each) {
         list.append(el("li", each === on ? { class: "kb-on" } : {}, mark(arm),

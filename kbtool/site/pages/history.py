@@ -14,7 +14,7 @@ from kbtool.ledger.timings import series as timings
 from kbtool.ledger.timings.conditions import timed
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import instant, many, significant
-from kbtool.markdown.markup import heading, nothing, stacked_table
+from kbtool.markdown.markup import folded, heading, nothing, stacked_table
 from kbtool.markdown.plot import Axis, Point, Series, plot
 from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
@@ -148,4 +148,5 @@ def _runs(index: Index, every: Sequence[Group], here: str) -> str:
         "Run", "Commit", "Cases", "Baseline ÷ ours", "Ours, geometric mean (µs)",
         "Right in the same run",
     ]  # fmt: skip
-    return stacked_table(header, lines, {3, 4})
+    runs = many(len({group.run.id for group in every}), "run")
+    return folded(f"The figures of {runs}, by case set", stacked_table(header, lines, {3, 4}))

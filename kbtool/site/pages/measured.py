@@ -170,7 +170,7 @@ def _beside(one: Headline, peer: str | None) -> str:
         told.append(f"{of.lost} lost")
     if len(of.best) < of.of:
         told.append(f"{len(of.best)} of {many(of.of, 'case')}")
-    return " <br>".join([significant(of.mean), *map(muted, told)])
+    return f"{significant(of.mean)} <br>{muted(' <br>'.join(told))}"
 
 
 def _standings(

@@ -200,7 +200,7 @@ def _body(index: Index, one: Comparison) -> str:
 def _row(kernel: Kernel | None, row: Row) -> list[str]:
     """What became of a case, then its figures."""
     _, earlier, newest, ratio, spread, verdict, why = cells(row)
-    name = inline(case_title(kernel, row.case))
+    name = inline(case_title(kernel, row.label))
     return [name, chip(verdict), *map(inline, [ratio, spread, earlier, newest, why])]
 
 
