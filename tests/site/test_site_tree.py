@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -76,6 +77,30 @@ def test_hand_written_pages_and_decisions(root: Path) -> None:
     assert b"](0001-x.md)" in files["adr/index.md"]
     assert b"<x>" not in files["adr/index.md"]
     assert "guide/index.md" in files and ".hidden.md" not in files
+
+
+@pytest.mark.parametrize(
+    ("status", "cells"),
+    [
+        ("accepted, 2025-01-02", ["accepted", "2025-01-02", "–"]),
+        ("accepted, 2025-01-02, extended\n2025-02-03; wider by [x](0001-x.md)",
+         ["accepted", "2025-01-02", "extended 2025-02-03; wider by [x](0001-x.md)"]),
+        ("accepted, 2025-01-02; replaced 2025-03-04 by a | b",
+         ["replaced", "2025-01-02", r"replaced 2025-03-04 by a \| b"]),
+        ("proposed", ["proposed", "–", "–"]),
+    ],
+)  # fmt: skip
+def test_decisions_are_listed_with_their_status_day_and_what_came_since(
+    root: Path, status: str, cells: list[str]
+) -> None:
+    (root / "docs" / "adr").mkdir(parents=True)
+    for name, said in (("x", status), ("y", "accepted, 2025-01-01, and again; later")):
+        text = f"# Why\n\n**Status:** {said}\n\ntext; more\n"
+        (root / "docs" / "adr" / f"0001-{name}.md").write_text(text)
+    listed = source_files(KnowledgeBase(root))["adr/index.md"].decode()
+    (row,) = (line for line in listed.splitlines() if "(0001-x.md) |" in line)
+    told = re.sub("<[^>]+>|&#45;", lambda tag: "-" if tag[0] == "&#45;" else "", row)
+    assert [cell.strip() for cell in re.split(r"(?<!\\)\|", told)][2:-1] == cells
 
 
 def test_a_page_that_mkdocs_yml_does_not_name_is_in_the_navigation_unless_left_out(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
 from kbtool.markdown.escape import inline
-from kbtool.markdown.markup import bullets, join, nothing
+from kbtool.markdown.markup import chip, join, nothing, slim_table
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -19,19 +20,34 @@ def _pages(source: Source) -> Iterator[Page]:
         yield Page(at.DECISIONS, partial(listing, source.documents))
 
 
+_STATUS = re.compile(r"^\*\*Status:\*\* *(.+(?:\n.+)*)", re.MULTILINE)
+
 PAGES = Pages(_pages, at.DECISIONS, "Decisions")
 
 
 def listing(documents: Mapping[str, str]) -> str:
-    """Every page under ``docs/adr/``, in the order of its file name."""
+    """Every page under ``docs/adr/``, in the order of its file name, with its line ``**Status:**``:
+    the status, the day, and after a semicolon what became of it since."""
     folder = posixpath.dirname(at.DECISIONS)
-    links = [
-        at.link(inline(_title(text) or path), path, at.DECISIONS)
+    rows = [
+        [at.link(inline(_title(text) or path), path, at.DECISIONS), *_status(text)]
         for path, text in sorted(documents.items())
         if posixpath.dirname(path) == folder and path != at.DECISIONS
     ]
-    body = bullets(links) if links else nothing("No decision is written down yet.")
+    header = ["Decision", "Status", "Decided", "Since then"]
+    body = slim_table(header, rows) if rows else nothing("No decision is written down yet.")
     return join([page_title("Decisions"), "Why the project is built as it is.", body])
+
+
+def _status(text: str) -> list[str]:
+    found = _STATUS.search(text)
+    if found is None:
+        return ["", "", ""]
+    said, _, since = " ".join(found[1].split()).replace("|", r"\|").partition("; ")
+    status, day, more = (*said.split(", ", 2), "", "")[:3]
+    first, _, later = day.partition(" ")
+    rest = "; ".join(filter(None, [later, more, since]))
+    return [chip("replaced" if since.startswith("replaced") else status), inline(first), rest]
 
 
 def with_patterns(index: Index, path: str, text: str) -> str:
