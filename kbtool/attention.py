@@ -394,7 +394,7 @@ def split_k_attention_sharded(
 
     The other errors of :func:`split_k_attention` are raised for the same reasons.
     """
-    from kbtool.gpu.sharded import attend_sharded
+    from kbtool.sharded_attention import attend_sharded
 
     _load()  # or the ranks that come first would wait in the exchange for those that build
     made: Tensor | tuple[Tensor, Tensor] = attend_sharded(
@@ -427,7 +427,7 @@ def count_keys_after(kv_lengths: Tensor, group: ProcessGroup | None = None) -> T
         TypeError: ``kv_lengths`` is no tensor.
         ValueError: It has a wrong shape or dtype, or this process is not in the group.
     """
-    from kbtool.gpu import sharded
+    from kbtool import sharded_attention as sharded
 
     return sharded.count_keys_after(kv_lengths, group)
 

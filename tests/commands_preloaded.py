@@ -27,7 +27,13 @@ os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
 
 OPTIONAL = {"anyio", "markdown", "mcp", "mkdocs"}
 """What the extras ``mcp`` and ``site`` install: a command without them says so."""
-NO_COMMAND = ("kbtool.gpu", "kbtool.attention", "kbtool.integrations", "kbtool.__main__")
+NO_COMMAND = (
+    "kbtool.gpu",
+    "kbtool.attention",
+    "kbtool.sharded_attention",
+    "kbtool.integrations",
+    "kbtool.__main__",
+)
 """No command imports these, or only in a worker; most import torch, which cannot load twice."""
 START = [sys.executable, "-m", worker.__name__]
 """How kbtool starts a worker."""

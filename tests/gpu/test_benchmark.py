@@ -25,7 +25,6 @@ from kbtool.gpu.benchmark import (
     timing,
 )
 from kbtool.gpu.calls import profiled_call
-from kbtool.gpu.ceiling import arithmetic
 from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
 from kbtool.gpu.cpu_clock import CpuClock, interleave
 from kbtool.gpu.harness import HarnessError, metrics_declared
@@ -592,48 +591,6 @@ def test_a_later_process_measures_no_arithmetic_ceiling_again():
     clock = Clock(1.0, 1980)
     again = timed(clock, known=known)
     assert again.arithmetic_gflop_s == result.arithmetic_gflop_s and clock.asked == []
-
-
-def test_matrices_grow_until_a_product_takes_long_enough_and_the_best_rate_counts():
-    took = iter([1e-4, 2e-3, 8e-3, 4e-3, 9e-3])
-    rate = arithmetic(
-        torch.float32, torch.device("cpu"), lambda call: call() is None or next(took), 5e-3, 4096
-    )
-    assert next(took, None) is None
-    assert rate == pytest.approx(2 * 1024**3 / 4e-3 / 1e9)
-
-
-def test_a_type_that_torch_does_not_multiply_has_no_arithmetic_ceiling(monkeypatch):
-    def refuses(*_: Any, **__: Any) -> None:
-        raise NotImplementedError("addmm_impl_cpu_ not implemented for this type")
-
-    monkeypatch.setattr(torch, "mm", refuses)
-    assert CpuClock(5).arithmetic(torch.float32) is None
-
-
-@pytest.mark.parametrize("said", ["CUDA out of memory.", "CUBLAS_STATUS_ALLOC_FAILED when calling"])
-def test_without_memory_for_a_larger_product_the_best_so_far_counts(said):
-    took = iter([1e-4, 2e-4])
-
-    def seconds(call: Any) -> float:
-        if (one := next(took, None)) is None:
-            raise RuntimeError(said)
-        return one
-
-    rate = arithmetic(torch.float32, torch.device("cpu"), seconds, 5e-3, 4096)
-    assert rate == pytest.approx(2 * 512**3 / 2e-4 / 1e9)
-
-
-def test_another_error_of_a_product_is_told():
-    def seconds(call: Any) -> float:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    with pytest.raises(RuntimeError, match="illegal memory access"):
-        arithmetic(torch.float32, torch.device("cpu"), seconds, 5e-3, 4096)
-
-
-def test_this_processor_has_an_arithmetic_ceiling():
-    assert (CpuClock(5).arithmetic(torch.float32) or 0) > 0.1
 
 
 def test_the_report_says_which_ceiling_bounds_a_case(capsys):
