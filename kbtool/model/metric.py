@@ -50,6 +50,8 @@ def _is_finite(value: Any) -> Any:
         raise ValueError(f"{value!s:.20} is no measurement: leave the value out")
     if size > LARGEST:
         raise ValueError(f"the number is beyond {LARGEST:g}, of which no mean can be computed")
+    if isinstance(value, str):
+        raise ValueError(f"{value!r} is text, and no number: write it without quotes")
     return value
 
 

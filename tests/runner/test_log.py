@@ -209,6 +209,7 @@ def test_a_path_in_an_error_is_taken_and_the_record_is_sound(base, kbtool):
         ({"value": 1.0}, "log('m'): metric 'm' has no unit: write one, such as us"),
         ({"value": 1.0, "unit": "12"}, "unit: '12' is no unit"),
         ({"value": "fast", "unit": "J"}, "value: Input should be a valid number"),
+        ({"value": "12", "unit": "J"}, "value: '12' is text, and no number"),
         ({"value": True, "unit": "1"}, "value: True is no number"),
         ({"value": 1.0, "unit": "J", "better": "up"}, "better: Input should be 'lower', 'higher'"),
         ({"value": 1.0, "unit": "J", "case": {"x": object()}}, "case.x"),
