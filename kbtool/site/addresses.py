@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -101,17 +101,18 @@ def timings(session: str, run: str) -> str:
     return f"{run_page(session, run).removesuffix('.md')}.js"
 
 
-def compare(run: str, arm: str, reference: str | None = None) -> str:
-    """The page that compares, with an arm of a run as the one that is judged.
+def compare(runs: Sequence[str], arm: str, reference: Sequence[str] = ()) -> str:
+    """The page that compares, with an arm of runs as the one that is judged.
 
     Args:
-        run: the run.
-        arm: its arm.
-        reference: the run whose arm of that name it is compared with; ``None`` for another arm of
-            its own.
+        runs: the runs, of one commit under the same conditions.
+        arm: their arm.
+        reference: the runs whose arm of that name it is compared with; if empty, another arm of
+            theirs.
     """
-    beside = f"a={quote(f'{reference}/{arm}', safe='/')}&" if reference else ""
-    return f"{COMPARE}#{beside}b={quote(f'{run}/{arm}', safe='/')}"
+    sides = {"a": "+".join(reference), "b": "+".join(runs)}
+    state = (f"{side}={quote(f'{ids}/{arm}', safe='/')}" for side, ids in sides.items() if ids)
+    return f"{COMPARE}#{'&'.join(state)}"
 
 
 def published(target: str) -> str:

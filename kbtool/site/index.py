@@ -23,7 +23,7 @@ from kbtool.ledger.patterns import Account, Edge, accounts
 from kbtool.ledger.repeat import commands
 from kbtool.ledger.rollup import Rollup
 from kbtool.ledger.timings.conditions import timed
-from kbtool.ledger.timings.courses import Course, courses
+from kbtool.ledger.timings.courses import History, history
 from kbtool.ledger.worth import Worth, worths
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import build, instant
@@ -259,11 +259,11 @@ class Index:
         }
 
     @cached_property
-    def courses(self) -> dict[str, list[Course]]:
+    def histories(self) -> dict[str, History]:
         """Kernel → each of its cases, commit by commit."""
         every = [one for run in self.runs_of() if (one := timed(run))]
         return {
-            name: courses([one for one in every if one.run.kernel == name]) for name in self.kernels
+            name: history([one for one in every if one.run.kernel == name]) for name in self.kernels
         }
 
     @cached_property

@@ -81,13 +81,15 @@ def case_title(kernel: Kernel | None, case: str) -> str:
     return f"{known.title}: {rest}" if known and rest else case
 
 
-def compare_link(text: str, run: str, arm: str, page: str, reference: str | None = None) -> str:
+def compare_link(
+    text: str, runs: Sequence[str], arm: str, page: str, reference: Sequence[str] = ()
+) -> str:
     """A link to the page that compares, with the choice that ``addresses.compare`` takes; ``text``
     is escaped already.
 
     As HTML: mkdocs would look for the choice among the anchors of that page.
     """
-    target = at.published(at.relative(at.compare(run, arm, reference), page))
+    target = at.published(at.relative(at.compare(runs, arm, reference), page))
     return f'<a href="{attribute(target)}">{text}</a>'
 
 

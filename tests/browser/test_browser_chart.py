@@ -60,7 +60,7 @@ def test_it_begins_with_the_longest_line_and_its_figures(
     names = seen.page.locator("#kb-chart thead th").all_inner_texts()
     assert names[0] == longest.axis
     of_first, case = longest.points[0][1:]
-    assert set(names[1:-1]) >= set(case.arms) and names[-1] == "Least time"
+    assert set(names[1:-1]) >= set(case.arms) and names[-1] == "At the measured ceilings"
     first = seen.page.locator("#kb-chart tbody tr").first.locator("td a").first
     arm = case.arms[of_first.subject]
     assert first.get_attribute("href", timeout=1000).endswith(f"{arm.run}.html")  # type: ignore[union-attr]

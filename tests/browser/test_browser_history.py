@@ -24,13 +24,12 @@ def told(own: Served) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def changed(told: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """A course, and the place of a commit that made it faster between plain kernels or in a chain
-    where the course has no other measure."""
+    """A course between plain kernels, and the place of a commit that made it faster."""
     return next(
         (course, number)
         for course in told["courses"]
         for number, point in enumerate(course["points"])
-        if point.get("tone") == "faster" and point["metric"] == course["metrics"][0]
+        if point.get("tone") == "faster" and course["metric"] == "between"
     )
 
 
@@ -52,18 +51,19 @@ def test_it_begins_with_the_longest_case_and_its_commits(
     base = own.bases()[way]
     seen = visit(base)
     opened(seen, base)
-    longest = max(len(course["points"]) for course in told["courses"])
-    fields = ("machine", "set", "case")
+    longest = max(
+        len(course["points"]) for course in told["courses"] if course["metric"] == "between"
+    )
+    fields = ("machine", "set", "case", "metric")
     chosen = [seen.page.locator(f"#kb-history-{name}").input_value() for name in fields]
     (course,) = (one for one in told["courses"] if [one[name] for name in fields] == chosen)
     assert len(course["points"]) == longest
-    measure = course["metrics"][0]
-    kept = [one for one in course["points"] if any(measure in arm for arm in one["arms"].values())]
     rows = seen.page.locator("#kb-history tbody tr")
     commits = rows.locator("th").all_inner_texts()
-    assert commits == [one["commit"] for one in kept]
-    first = rows.first.locator("td a").first
-    assert first.get_attribute("href", timeout=1000).endswith(told["runs"][kept[0]["run"]][1])  # type: ignore[union-attr]
+    assert commits == [one["commit"] for one in course["points"]]
+    page = told["runs"][course["points"][0]["run"]][1]
+    first = rows.first.locator("th a")
+    assert first.get_attribute("href", timeout=1000).endswith(page)  # type: ignore[union-attr]
 
 
 def test_a_change_is_told_and_leads_to_the_same_verdict_on_compare(
@@ -81,12 +81,27 @@ def test_a_change_is_told_and_leads_to_the_same_verdict_on_compare(
     seen.page.locator(f"[data-case='{course['set']}/{course['case']}']").wait_for()
     cells = seen.page.locator("article table").first.locator("tbody tr td").all_inner_texts()
     shown = [float(cell.split()[0].replace(",", "")) for cell in cells[1:4]]
-    measure = course["metrics"][0]
-    # Compare takes one run of each commit, the newest.
-    if before["runs"] == point["runs"] == 1:
-        assert shown[0] == pytest.approx(before["arms"][ours][measure][0], rel=5e-3)
-        assert shown[1] == pytest.approx(point["arms"][ours][measure][0], rel=5e-3)
-        assert shown[2] == pytest.approx(point["ratio"], rel=5e-3)
+    assert shown == pytest.approx(
+        [before["arms"][ours][0], point["arms"][ours][0], point["ratio"]], rel=5e-3
+    )
+    assert cells[4] == "faster"
+
+
+def test_each_step_has_the_answer_of_the_page_that_it_leads_to(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    opened(seen, own.http)
+    rows = seen.page.locator("#steps ~ .kb-stack tbody tr, #steps ~ details tbody tr").all()
+    steps = [
+        (row.locator("td").nth(4).text_content(), row.get_by_text("compare").get_attribute("href"))
+        for row in rows
+        if row.get_by_text("compare", exact=True).count()
+    ]
+    assert len(steps) >= 10
+    for said, to in steps[::3]:
+        seen.goto("about:blank")
+        seen.goto(f"{own.http}/kernels/{KERNEL}/{to}")
+        answer = seen.page.locator("#kb-answer").inner_text()
+        assert answer.replace("B is", "it is") == (said or "").strip()
 
 
 def test_every_choice_has_commits_and_is_kept_in_the_address(
@@ -94,7 +109,7 @@ def test_every_choice_has_commits_and_is_kept_in_the_address(
 ) -> None:
     seen = visit(own.http)
     opened(seen, own.http)
-    for name in ("set", "machine"):
+    for name in ("metric", "set", "machine"):
         select = seen.page.locator(f"#kb-history-{name}")
         for value in select.evaluate("one => [...one.options].map(option => option.value)"):
             select.select_option(value)

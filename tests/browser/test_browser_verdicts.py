@@ -15,7 +15,7 @@ from browsing import Served, Visit, served
 
 from kbtool.ledger.timings.sides import newest_first, sides
 from kbtool.ledger.timings.spread import Spreads
-from kbtool.ledger.timings.verdict import Comparison, compare
+from kbtool.ledger.timings.verdict import Comparison, Side, compare
 from kbtool.site.html.build import build
 from kbtool.store.tree import KnowledgeBase
 
@@ -64,6 +64,34 @@ def shown(seen: Visit, base: str, a: str, b: str) -> tuple[str, dict[str, tuple[
     )
     answer = seen.page.locator("#kb-answer").inner_text()
     return answer, {name: (verdict, ratio) for name, verdict, ratio in rows}
+
+
+def test_several_runs_a_side_have_the_verdicts_of_the_command(
+    recorded: tuple[KnowledgeBase, Served], visit: Callable[..., Visit]
+) -> None:
+    base, site = recorded
+    every = newest_first(entry.record for entry in base.runs)
+    spreads = Spreads(every)
+    of_one_card = [one for one in every if one.machine == "NVIDIA H200" and not one.noise]
+    draw, seen = random.Random(7), visit(site.http)
+    told_of_several = 0
+    for _ in range(12):
+        drawn = draw.sample(of_one_card, draw.randint(3, len(of_one_card)))
+        cut = draw.randint(1, len(drawn) - 1)
+        first, second = (Side("", list(runs)) for runs in (drawn[:cut], drawn[cut:]))
+        told = compare(first, second, spreads)
+        a, b = ("+".join(one.run.id for one in side.runs) + "/split_k" for side in (first, second))
+        answer, rows = shown(seen, site.http, a, b)
+        assert answer == told.answer, (a, b)
+        for row in told.rows:
+            if row.a is not None:
+                verdict, ratio = rows[row.case]
+                assert verdict == row.verdict.replace("_", " "), (a, b, row)
+                assert (
+                    ratio == "–" if row.ratio is None else float(ratio) == pytest.approx(row.ratio)
+                )
+        told_of_several += bool(told.of("same", "slower", "faster"))
+    assert told_of_several >= 2
 
 
 def test_drawn_pairs_have_the_verdicts_of_the_command(

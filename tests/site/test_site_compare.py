@@ -168,7 +168,7 @@ def test_without_a_benchmark_the_page_says_so(empty_site: Site) -> None:
 
 @pytest.mark.parametrize("arm", ["x", "a&b=c/d#e", '"><script>', "ä ×"])
 def test_a_link_keeps_the_arm(arm: str) -> None:
-    link = compare_link("Compare", RUN, arm, "runs/s/r.md")
+    link = compare_link("Compare", [RUN], arm, "runs/s/r.md")
     target = re.fullmatch(r'<a href="([^"<>]*)">Compare</a>', link)
     assert target is not None
     address = html.unescape(target[1])

@@ -7,8 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kbtool.ledger.timings.conditions import Timed, unlike
-from kbtool.ledger.timings.spread import METRICS, Metric, Spreads, is_own, wrong
-from kbtool.ledger.timings.verdict import Entry, Row, Side, compare, entries_of
+from kbtool.ledger.timings.spread import METRICS, Metric, Spreads, is_own, margin, wrong
+from kbtool.ledger.timings.verdict import Comparison, Entry, Row, Side, compare, entries_of
+
+
+class Times(NamedTuple):
+    """Of all runs of a commit, in µs."""
+
+    us: float
+    """The geometric mean of their medians."""
+    low: float
+    """The least lower quartile."""
+    high: float
+    """The largest upper quartile."""
 
 
 class Point(NamedTuple):
@@ -19,20 +30,15 @@ class Point(NamedTuple):
     entries: list[Entry]
     """How those that timed the case did, newest first."""
     before: Side | None
-    """The last commit before it that timed the case."""
+    """The last commit before it that timed the case so."""
     row: Row | None
     """The case beside that commit, by the verdicts of ``kbtool compare``."""
-    deviation: dict[Metric, float]
-    """How far runs of the same code lie apart: the standard deviation of the library's time, as a
-    share. A metric of which nobody knows is left out."""
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether both commits were timed for the same, under the same conditions."""
-        return self.row is not None and self.row.verdict in _RANKED
+    margin: float | None
+    """How far another run of the same code may lie from it, as a logarithm; ``None`` if no runs of
+    the same code tell."""
 
     def times(self, arm: str, metric: Metric) -> Times | None:
-        """The time of the library, or of a peer, in µs; ``None`` where none proves anything."""
+        """The time of the library, or of a peer; ``None`` where none proves anything."""
         found = [
             (low or us, us, high or us)
             for entry in self.entries
@@ -57,70 +63,76 @@ class Point(NamedTuple):
         return list(dict.fromkeys(names))
 
 
-_RANKED = {"same", "slower", "faster", "too_noisy"}
-
-
-class Times(NamedTuple):
-    """Of all runs of a commit."""
-
-    us: float
-    """The geometric mean of their medians."""
-    low: float
-    """The least lower quartile."""
-    high: float
-    """The largest upper quartile."""
-
-
 class Course(NamedTuple):
-    """A case on one machine, commit by commit, whatever the conditions were."""
+    """A case on one machine by one metric, commit by commit, whatever the conditions were."""
 
     machine: str
     case_set: str | None
     """``None`` where no record names it."""
     case: str
+    metric: Metric
     points: list[Point]
     """In the order in which the commits were first timed."""
 
 
-class Step(NamedTuple):
-    """What became of the cases that two commits timed, and none between them."""
+class History(NamedTuple):
+    """What the runs of a kernel tell of its commits."""
 
-    before: Side
-    after: Side
-    rows: list[Row]
+    courses: list[Course]
+    steps: list[Comparison]
+    """Two commits that were timed under the same conditions, and a case by none between them;
+    newest first."""
 
 
-def courses(every: Sequence[Timed]) -> list[Course]:
-    """The course of every case of a kernel, by machine.
+def history(every: Sequence[Timed]) -> History:
+    """The course of every case of a kernel, by machine, and its steps.
 
     Args:
         every: the runs of one kernel, newest first.
     """
     spreads = Spreads(every)
+    found: list[Course] = []
+    pairs: dict[tuple[int, int], tuple[Side, Side]] = {}
+    for metric in METRICS:
+        for course in _courses(every, metric, spreads):
+            found.append(course)
+            for point in course.points:
+                if point.before is not None:
+                    pairs[id(point.before), id(point.side)] = point.before, point.side
+    compared = [compare(before, side, spreads) for before, side in pairs.values()]
+    steps = [one for one in compared if one.of("same", "slower", "faster", "too_noisy")]
+    steps.sort(key=lambda one: one.b.newest.run.started, reverse=True)
+    return History(found, steps)
+
+
+def _courses(every: Sequence[Timed], metric: Metric, spreads: Spreads) -> list[Course]:
     found: dict[tuple[str, str | None, str], Course] = {}
     rows: dict[tuple[int, int], dict[str, Row]] = {}
     for side in _sides(every):
         machine = side.newest.machine
         for (case_set, case, number), entries in entries_of(side).items():
-            if number:  # a second case of that name in one run
+            kept = [entry for entry in entries if _proves(entry, metric)]
+            if number or not kept:  # a second case of that name in one run
                 continue
             key = _key(found, machine, case_set, case)
-            course = found.setdefault(key, Course(machine, case_set, case, []))
+            course = found.setdefault(key, Course(machine, case_set, case, metric, []))
             before = course.points[-1].side if course.points else None
             row = None
             if before is not None:
                 pair = id(before), id(side)
                 if pair not in rows:
-                    compared = compare(before, side, spreads).rows
+                    compared = compare(before, side, spreads, metric).rows
                     rows[pair] = {one.case: one for one in reversed(compared)}
                 row = rows[pair].get(f"{key[1]}/{case}" if key[1] else case)
-            deviation = {
-                metric: math.sqrt(spread.variance / len(entries))
-                for metric in METRICS
-                if (spread := spreads.of(*entries[0], metric))
-            }
-            course.points.append(Point(side, entries, before, row, deviation))
+            spread = spreads.of(*kept[0], metric)
+            room = margin(spread, len(kept)) if spread else None
+            course.points.append(Point(side, kept, before, row, room))
     return list(found.values())
+
+
+def _proves(entry: Entry, metric: Metric) -> bool:
+    timing = entry.case.arms[entry.arm]
+    return wrong(entry.case, entry.arm) is None and bool(timing.us(metric == "between"))
 
 
 def _key(
@@ -130,19 +142,6 @@ def _key(
     if case_set and (course := found.pop((machine, None, case), None)):
         found[machine, case_set, case] = course._replace(case_set=case_set)
     return machine, case_set, case
-
-
-def steps(found: Sequence[Course]) -> list[Step]:
-    """What changed between commits that were timed for the same under the same conditions, newest
-    first. Each case stands in the step to the commit that timed it next."""
-    made: dict[tuple[int, int], Step] = {}
-    for course in found:
-        for point in course.points:
-            if point.before is not None and point.row is not None and point.is_ranked:
-                pair = id(point.before), id(point.side)
-                step = made.setdefault(pair, Step(point.before, point.side, []))
-                step.rows.append(point.row)
-    return sorted(made.values(), key=lambda step: step.after.newest.run.started, reverse=True)
 
 
 def _sides(every: Sequence[Timed]) -> Iterator[Side]:

@@ -1,5 +1,6 @@
 /* The page that compares two arms of benchmarks. What is chosen is in the address:
-   #a=RUN/ARM&b=RUN/ARM&set=CASE SET&q=words&noise=hide. Text of records enters as text only. */
+   #a=RUN/ARM&b=RUN/ARM&set=CASE SET&q=words&noise=hide; RUN+RUN/ARM takes several runs of one commit
+   together. Text of records enters as text only. */
 (function () {
   "use strict";
 
@@ -16,8 +17,11 @@
   function side(text) {
     var at = (text || "").indexOf("/");
     if (at < 0) return null;
-    var name = text.slice(0, at), run = runs.find(function (one) { return one.id === name; });
-    return { run: run, name: name, arm: text.slice(at + 1) };
+    var name = text.slice(0, at), every = name.split("+").map(function (id) {
+      return runs.find(function (one) { return one.id === id; });
+    });
+    // The first is the newest; of several all must be known.
+    return { run: every.indexOf(undefined) < 0 ? every[0] : undefined, runs: every, name: name, arm: text.slice(at + 1) };
   }
 
   /* What a side is held against where the address does not say: the baseline of its run, or any other. */
@@ -51,9 +55,6 @@
   /* A row for each case of either side; A's come first. The rule is that of
      kbtool/ledger/timings (ADR 0041), and a test holds the two equal. */
   function compared(a, b) {
-    function timed(one) {
-      return one.data.cases.filter(function (item) { return one.arm in item.arms; });
-    }
     var rest = timed(b), differ = differences(a, b).filter(function (row) { return row.weighs && !row.alike; });
     var rows = timed(a).map(function (item) {
       var at = rest.findIndex(function (other) {
@@ -71,30 +72,68 @@
     return rows;
   }
 
+  /* The cases that a side timed, each with what every run of it says of the case. */
+  function timed(one) {
+    var found = [];
+    one.every.forEach(function (data) {
+      var taken = [];
+      data.cases.forEach(function (item) {
+        if (!(one.arm in item.arms)) return;
+        var known = found.find(function (other) {
+          return other.name === item.name && other.set === item.set && taken.indexOf(other) < 0;
+        });
+        if (!known) {
+          known = { name: item.name, label: item.label, set: item.set, fields: item.fields, items: [] };
+          found.push(known);
+        }
+        taken.push(known);
+        known.items.push(item);
+      });
+    });
+    return found;
+  }
+
+  /* The right times of an arm in a case, in each run that has one. */
+  function timesOf(known, arm, metric) {
+    return known.items.map(function (item) { return item.arms[arm]; }).filter(function (one) {
+      return !one.wrong && one[metric];
+    }).map(function (one) { return one[metric]; });
+  }
+
+  /* All of them as one: the mean of the logarithms, and the outermost quartiles. */
+  function together(times) {
+    if (times.length === 1) return times[0].us;
+    function all(at) { return times.map(function (one) { return one.us[at]; }); }
+    var logs = all(0).reduce(function (sum, us) { return sum + Math.log(us); }, 0);
+    return [Math.exp(logs / times.length), Math.min.apply(null, all(1)), Math.max.apply(null, all(2))];
+  }
+
   /* A case on both sides; with the chance of its difference where there can be a verdict. */
   function draft(item, other, differ) {
-    var known = item || other, set = (item && item.set) || (other && other.set) || "";
+    var either = item || other, set = (item && item.set) || (other && other.set) || "";
     var row = {
-      name: known.name, label: known.label, set: set, verdict: "missing", ratio: null,
-      text: [known.label, set].concat(Object.values(known.fields).map(String)).join(" ").toLowerCase()
+      name: either.name, label: either.label, set: set, verdict: "missing", ratio: null,
+      text: [either.label, set].concat(Object.values(either.fields).map(String)).join(" ").toLowerCase()
     };
     if (!item || !other) return Object.assign(row, { only: item ? "A" : "B" });
     var fields = Object.keys(item.fields).filter(function (key) {
       return key in other.fields && JSON.stringify(item.fields[key]) !== JSON.stringify(other.fields[key]);
     });
     if (fields.length) return Object.assign(row, { verdict: "unlike", why: "different " + fields.join(", ") });
-    var mine = item.arms[a.arm], theirs = other.arms[b.arm];
     var metric = ["between", "chain"].find(function (name) {
-      return !mine.wrong && !theirs.wrong && mine[name] && theirs[name];
+      return timesOf(item, a.arm, name).length && timesOf(other, b.arm, name).length;
     });
-    if (!metric) return Object.assign(row, { why: mine.wrong || theirs.wrong || "not timed so on both sides" });
-    var x = mine[metric], y = theirs[metric];
-    Object.assign(row, { metric: metric, a: x.us, b: y.us, ratio: y.us[0] / x.us[0] });
+    if (!metric) {
+      return Object.assign(row, { why: item.items[0].arms[a.arm].wrong || other.items[0].arms[b.arm].wrong || "not timed so on both sides" });
+    }
+    var mine = timesOf(item, a.arm, metric), theirs = timesOf(other, b.arm, metric), x = together(mine), y = together(theirs);
+    Object.assign(row, { metric: metric, a: x, b: y, ratio: y[0] / x[0] });
     if (differ.length) return Object.assign(row, { verdict: "unlike" });
-    if (item.noise || other.noise) return Object.assign(row, { verdict: "too noisy", ratio: null });
-    if (!x.spread || !y.spread) return Object.assign(row, { verdict: "too noisy" });
-    var value = Math.log(y.us[0]) - Math.log(x.us[0]), small = Math.abs(value) < rule.least;
-    var freedom = Math.min(x.spread[1], y.spread[1]), variance = x.spread[0] + y.spread[0];
+    if (item.items.concat(other.items).some(function (one) { return one.noise; })) return Object.assign(row, { verdict: "too noisy", ratio: null });
+    var known = [mine[0].spread, theirs[0].spread];
+    if (!known[0] || !known[1]) return Object.assign(row, { verdict: "too noisy" });
+    var value = Math.log(y[0]) - Math.log(x[0]), small = Math.abs(value) < rule.least;
+    var freedom = Math.min(known[0][1], known[1][1]), variance = known[0][0] / mine.length + known[1][0] / theirs.length;
     return Object.assign(row, { small: small, spread: Math.sqrt(variance), chance: small ? 1 : chance(value, variance, freedom) });
   }
 
@@ -224,7 +263,12 @@
   function full(one) { return (one.set ? titleOf(one.set) + ": " : "") + one.label; }
 
   function named(one) {
-    return one.arm + " (" + one.run.label + ")";
+    return one.arm + " at " + (one.run.commit.slice(0, 8) || "no commit") + " (" + one.run.label + ")" + others(one);
+  }
+
+  function others(one) {
+    var more = one.runs.length - 1;
+    return more ? " and " + more + (more === 1 ? " more run" : " more runs") + " of the commit" : "";
   }
 
   var TONE = { faster: "good", slower: "bad" };
@@ -242,7 +286,8 @@
   function noises(a, b) {
     var found = [];
     [["A", a], ["B", b]].forEach(function (one) {
-      one[1].data.noise.forEach(function (why) {
+      var every = one[1].every.reduce(function (all, data) { return all.concat(data.noise); }, []);
+      Array.from(new Set(every)).forEach(function (why) {
         found.push("The run of " + one[0] + " is " + why + ", so no ratio and no verdict is given for what it timed then.");
       });
     });
@@ -323,6 +368,7 @@
 
   function chooser(letter, one) {
     var run = el("select", {}), arm = el("select", {}), found = fitting(letter);
+    if (one.runs.length > 1) run.append(option(one.name, one.run.label + others(one), one.name));
     (found.indexOf(one.run) < 0 ? [one.run].concat(found) : found).forEach(function (item) {
       run.append(option(item.id, item.label, one.name));
     });
@@ -449,7 +495,9 @@
     parts.push(el("h2", {}, "Measure again"));
     [["A", a], ["B", b]].forEach(function (one) {
       if (one[0] === "B" && b.name === a.name) return;
-      parts.push(el("p", {}, one[0] + ": ", el("a", { href: one[1].data.page }, "run " + one[1].name)));
+      var links = el("p", {}, one[0] + ": ");
+      one[1].every.forEach(function (data, at) { links.append(at ? ", " : "", el("a", { href: data.page }, "run " + data.id)); });
+      parts.push(links);
       parts.push(el("pre", { class: "kb-block" }, el("code", {}, one[1].data.again)));
     });
     return parts;
@@ -473,12 +521,14 @@
       mount.append(el("p", {}, el("a", { href: "compare.html" }, "Compare the implementations of the newest run")));
       return;
     }
-    Promise.all([a, b].map(function (one) {
-      return loaded[one.name] || load(one.run.script);
+    Promise.all(a.runs.concat(b.runs).map(function (run) {
+      return loaded[run.id] || load(run.script);
     })).then(function () {
       if (turn !== drawn) return; // another choice was made meanwhile
-      a.data = loaded[a.name];
-      b.data = loaded[b.name];
+      [a, b].forEach(function (one) {
+        one.every = one.runs.map(function (run) { return loaded[run.id]; });
+        one.data = one.every[0];
+      });
       var sets = Array.from(new Set(compared(a, b).filter(function (one) { return one.a; }).map(function (one) { return one.set; }))).filter(Boolean);
       if (sets.indexOf(chosen.set) < 0) chosen.set = "";
       var swap = el("button", { type: "button", class: "kb-button", id: "kb-swap" }, "Swap A and B");

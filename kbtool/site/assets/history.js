@@ -17,8 +17,10 @@
   var FIELDS = [
     ["machine", "Machine", function (one) { return one.machine; }],
     ["set", "Case set", function (one) { return one.title; }],
-    ["case", "Case", function (one) { return one["case"]; }]
+    ["case", "Case", function (one) { return one["case"]; }],
+    ["metric", "Measure", function (one) { return MEASURES[one.metric]; }]
   ];
+  var ROOM = 26;
   var runs, courses, course, chosen = {}, focus = null, redraw;
 
   window.kbtoolHistory = function (told) {
@@ -31,7 +33,7 @@
     var first = courses[Number(mount.dataset.start)];
     chosen = { machine: state.get("on") || first.machine, set: state.get("set"), "case": state.get("case") };
     if (chosen.set === null) chosen.set = first.set;
-    chosen.measure = state.get("measure") || "";
+    chosen.metric = state.get("measure") || first.metric;
     chosen.hidden = (state.get("hide") || "").split(",").filter(Boolean);
     settle(first);
   }
@@ -39,7 +41,7 @@
   /* The course that has most of what is chosen, the machine first; of those the longest. */
   function settle(first) {
     function fits(one) {
-      return [one.machine === chosen.machine, one.set === chosen.set, one["case"] === chosen["case"], one === first, one.points.length];
+      return FIELDS.map(function (field) { return one[field[0]] === chosen[field[0]]; }).concat(one === first, one.points.length);
     }
     course = courses.slice().sort(function (x, y) {
       var a = fits(x), b = fits(y), at = a.findIndex(function (value, each) { return value !== b[each]; });
@@ -48,12 +50,10 @@
     FIELDS.forEach(function (field) { chosen[field[0]] = course[field[0]]; });
   }
 
-  function measure() { return course.metrics.indexOf(chosen.measure) < 0 ? course.metrics[0] : chosen.measure; }
-
   function write() {
     window.kbTables.setState({
       on: chosen.machine, set: chosen.set, "case": chosen["case"],
-      measure: chosen.measure, hide: chosen.hidden.join(",")
+      measure: chosen.metric === "between" ? "" : chosen.metric, hide: chosen.hidden.join(",")
     });
   }
 
@@ -61,123 +61,122 @@
   function form() {
     var made = el("form", { class: "kb-asked" }), left = courses;
     made.addEventListener("submit", function (event) { event.preventDefault(); });
-    function add(name, title, values, now, change) {
+    FIELDS.forEach(function (field) {
+      var name = field[0], seen = {};
+      left.forEach(function (one) { seen[one[name]] = field[2](one); });
+      left = left.filter(function (one) { return one[name] === course[name]; });
+      var values = Object.keys(seen).map(function (value) { return [value, seen[value]]; });
       if (values.length < 2) return;
-      var select = chooser(values, now, function (value) {
-        change(value);
+      var select = chooser(values, course[name], function (value) {
+        chosen[name] = value;
+        settle();
         focus = name;
         redraw();
       });
       select.id = "kb-history-" + name;
-      var label = labelled(title, "", [select]);
+      var label = labelled(field[1], "", [select]);
       if (name === "case") label.className = "kb-wide";
       made.append(label);
-    }
-    FIELDS.forEach(function (field) {
-      var name = field[0], seen = {};
-      left.forEach(function (one) { seen[one[name]] = field[2](one); });
-      add(name, field[1], Object.keys(seen).map(function (value) { return [value, seen[value]]; }), course[name], function (value) {
-        chosen[name] = value;
-        settle();
-      });
-      left = left.filter(function (one) { return one[name] === course[name]; });
-    });
-    add("measure", "Measure", course.metrics.map(function (name) { return [name, MEASURES[name]]; }), measure(), function (value) {
-      chosen.measure = value;
     });
     return made;
-  }
-
-  /* What a commit changed, and the page that compares it with the one before. */
-  function changeOf(one) {
-    if (!one.change) return "–";
-    function side(point) { return runs[point.run].id + "/" + subjectOf(point); }
-    var before = course.points[course.points.findIndex(function (point) { return point.run === one.run; }) - 1];
-    var state = { a: side(before), b: side(one), set: course.set, q: course["case"] };
-    return el("a", { href: home + "compare.html#" + new URLSearchParams(state) }, one.change);
   }
 
   /* The library's own arm stands first. */
   function subjectOf(point) { return Object.keys(point.arms)[0]; }
 
+  /* What a commit changed, and the page that compares it with the one before. */
+  function changeOf(one) {
+    if (!one.change) return "–";
+    function side(places) { return places.map(function (place) { return runs[place].id; }).join("+") + "/" + subjectOf(one); }
+    var state = { a: side(one.before), b: side(one.runs), set: course.set, q: course["case"] };
+    return el("a", { href: home + "compare.html#" + new URLSearchParams(state) }, one.change);
+  }
+
   function pointOf(one, number) {
-    var values = {}, pages = {}, page = runs[one.run].page;
-    Object.keys(one.arms).forEach(function (name) {
-      if (!one.arms[name][measure()]) return;
-      values[name] = one.arms[name][measure()];
-      pages[name] = page;
-    });
+    var pages = {}, page = runs[one.run].page;
+    Object.keys(one.arms).forEach(function (name) { pages[name] = page; });
     return {
       x: number, name: one.commit, said: "commit " + one.commit, title: "Commit " + one.commit + " of " + one.day,
-      values: values, runs: pages, more: [one.runs > 1 ? one.runs + " runs" : "", one.change].filter(Boolean).join("; "),
+      values: one.arms, runs: pages, more: [one.timed > 1 ? one.timed + " runs" : "", one.change].filter(Boolean).join("; "),
       head: el("a", { href: page }, one.commit), cells: [one.day, changeOf(one)]
     };
   }
 
-  /* The commits that have the measure; what lies between two of them breaks both apart. */
-  function shownPoints() {
-    var how = measure(), isBroken = false, found = [];
-    course.points.forEach(function (one) {
-      isBroken = isBroken || one.tone === "break";
-      if (!Object.keys(one.arms).some(function (name) { return one.arms[name][how]; })) return;
-      found.push(isBroken ? Object.assign({}, one, { tone: "break" }) : one);
-      isBroken = false;
+  /* The band of our line: where another run of the same code may lie. */
+  function band(u, ctx, ratio, color) {
+    var tone = arms.find(function (one) { return one.name === subjectOf(course.points[0]); });
+    if (!tone || chosen.hidden.indexOf(tone.name) >= 0) return;
+    ctx.fillStyle = color("--kb-series-" + tone.tone);
+    ctx.globalAlpha = 0.18;
+    var ends = course.points.map(function (one, x) {
+      var us = one.arms[subjectOf(one)][0];
+      return one.margin ? { x: x, low: us * Math.exp(-one.margin), high: us * Math.exp(one.margin) } : null;
     });
-    return found;
-  }
-
-  /* The band of our line, and a line across where a commit changed it or the conditions did. */
-  function under(shown, u, ctx, ratio, color) {
-    var how = measure(), subject = subjectOf(course.points[course.points.length - 1]);
-    var tone = arms.find(function (one) { return one.name === subject; });
-    var points = shown.map(function (one, x) {
-      var values = one.arms[subject] && one.arms[subject][how], deviation = one.deviation[how];
-      return values && deviation ? { x: x, low: values[0] * Math.exp(-1.96 * deviation), high: values[0] * Math.exp(1.96 * deviation) } : null;
-    });
-    if (tone && chosen.hidden.indexOf(subject) < 0) {
-      ctx.fillStyle = color("--kb-series-" + tone.tone);
-      ctx.globalAlpha = 0.18;
-      points.forEach(function (one, at) {
-        if (!one) return;
-        var next = points[at + 1], joined = next && shown[at + 1].tone !== "break";
-        band(one, joined ? next : { x: one.x + 0.1, low: one.low, high: one.high });
-        if (!at || shown[at].tone === "break") band({ x: one.x - 0.1, low: one.low, high: one.high }, one);
-      });
-      ctx.globalAlpha = 1;
-    }
-    function place(x, y) { return [u.valToPos(x, "x", true), u.valToPos(y, "y", true)]; }
-    function band(one, next) {
+    function piece(one, x, next, until) {
       ctx.beginPath();
-      [[one.x, one.low], [next.x, next.low], [next.x, next.high], [one.x, one.high]].forEach(function (corner, at) {
-        ctx[at ? "lineTo" : "moveTo"].apply(ctx, place(corner[0], corner[1]));
+      [[x, one.low], [until, next.low], [until, next.high], [x, one.high]].forEach(function (corner, at) {
+        ctx[at ? "lineTo" : "moveTo"](u.valToPos(corner[0], "x", true), u.valToPos(corner[1], "y", true));
       });
       ctx.fill();
     }
-    ctx.font = 12 * ratio + "px sans-serif";
+    ends.forEach(function (one, x) {
+      if (!one) return;
+      var next = ends[x + 1];
+      if (!x || course.points[x].tone === "break" || !ends[x - 1]) piece(one, x - 0.1, one, x);
+      if (next && course.points[x + 1].tone !== "break") piece(one, x, next, x + 1);
+      else piece(one, x, one, x + 0.1);
+    });
+    ctx.globalAlpha = 1;
+  }
+
+  /* A line down to a commit that changed the time, with by how much; a dotted one where other conditions begin. */
+  function changes(u, ctx, ratio, color) {
+    ctx.font = "bold " + 12 * ratio + "px sans-serif";
     ctx.textAlign = "center";
-    shown.forEach(function (one, x) {
-      if (!x || !one.tone || (one.tone !== "break" && one.metric !== how)) return;
-      var across = u.valToPos(one.tone === "break" ? x - 0.5 : x, "x", true);
+    course.points.forEach(function (one, x) {
+      if (!one.tone) return;
+      var isBreak = one.tone === "break", across = u.valToPos(isBreak ? x - 0.5 : x, "x", true);
       ctx.strokeStyle = ctx.fillStyle = color(COLORS[one.tone]);
-      ctx.lineWidth = ratio;
-      ctx.setLineDash(one.tone === "break" ? [2 * ratio, 4 * ratio] : []);
+      ctx.lineWidth = (isBreak ? 1 : 2) * ratio;
+      ctx.setLineDash(isBreak ? [2 * ratio, 4 * ratio] : []);
       ctx.beginPath();
-      ctx.moveTo(across, u.bbox.top + (one.tone === "break" ? 0 : 16 * ratio));
-      ctx.lineTo(across, u.bbox.top + u.bbox.height);
+      ctx.moveTo(across, u.bbox.top);
+      ctx.lineTo(across, isBreak ? u.bbox.top + u.bbox.height : u.valToPos(one.arms[subjectOf(one)][0], "y", true) - 8 * ratio);
       ctx.stroke();
-      if (one.tone !== "break") {
-        var percent = (one.ratio - 1) * 100;
-        ctx.fillText((percent > 0 ? "+" : "−") + Math.abs(percent).toFixed(Math.abs(percent) < 10 ? 1 : 0) + " %", across, u.bbox.top + 12 * ratio);
-      }
     });
     ctx.setLineDash([]);
   }
 
+  /* By how much: in the room above the chart, beyond what it is clipped to. */
+  function labels(u) {
+    var ctx = u.ctx, ratio = window.uPlot.pxRatio;
+    ctx.save();
+    ctx.font = "bold " + 12 * ratio + "px sans-serif";
+    ctx.textAlign = "center";
+    course.points.forEach(function (one, x) {
+      if (one.tone !== "slower" && one.tone !== "faster") return;
+      var percent = (one.ratio - 1) * 100, place = u.valToPos(x, "x", true);
+      if (place < u.bbox.left || place > u.bbox.left + u.bbox.width) return;
+      ctx.fillStyle = getComputedStyle(document.body).getPropertyValue(COLORS[one.tone]).trim();
+      ctx.fillText((percent > 0 ? "+" : "−") + Math.abs(percent).toFixed(Math.abs(percent) < 10 ? 1 : 0) + " %", place, u.bbox.top - 6 * ratio);
+    });
+    ctx.restore();
+  }
+
+  function breaks() {
+    return course.points.map(function (one, x) { return one.tone === "break" ? x : -1; }).filter(function (x) { return x > 0; });
+  }
+
+  var LEGEND = "The band: where another run of the same code may lie, 95 of 100; of most cases it is what all cases show together."
+    + " A line with a percentage: so much more or less time than at the commit before, by the rule of kbtool compare."
+    + " A dotted line: other conditions begin, and nothing is ranked across it.";
+
   function draw() {
-    var kept = shownPoints(), points = kept.map(pointOf), how = MEASURES[measure()];
+    var points = course.points.map(pointOf), how = MEASURES[course.metric];
     var drawn = window.kbPlot(mount, {
-      points: points, hidden: chosen.hidden, changed: write, form: form(), first: "Commit", heads: ["Day", "Since the one before"], under: under.bind(null, kept),
+      points: points, hidden: chosen.hidden, changed: write, form: form(), first: "Commit", heads: ["Day", "Since the one before"],
       arms: arms.filter(function (arm) { return points.some(function (one) { return one.values[arm.name]; }); }),
+      under: band, over: changes, labels: labels, head: ROOM, breaks: breaks(), note: LEGEND,
       x: { label: "commits, in the order in which they were first timed", places: true }, y: { label: how },
       title: how + " by commit of " + course.title + ", " + course["case"] + " on " + course.machine + ", " + points.length + " commits"
     });

@@ -4,7 +4,7 @@
   "use strict";
 
   if (!window.kbTables) return;
-  var el = window.kbTables.el, digits = window.kbTables.digits;
+  var el = window.kbTables.el, digits = window.kbTables.digits, FLOOR = "At the measured ceilings";
 
   function color(name) { return getComputedStyle(document.body).getPropertyValue(name).trim(); }
 
@@ -82,8 +82,9 @@
        that more is better.
      chart.hidden: the names of arms that are not drawn; chart.changed is called when they change.
      chart.form: what stands above. chart.first, chart.heads: the heads of the first cell and of those
-       beside. chart.title: what it is, for those who do not see it. chart.under draws below the lines;
-       it is given uPlot, the canvas, its pixels per point, and what finds a colour by name. */
+       beside. chart.title: what it is, for those who do not see it. chart.under and chart.over draw below
+       the lines and above them, chart.labels outside of what these are clipped to; they are given uPlot, the canvas, its pixels per point, and what finds a
+       colour by name. chart.head is the room above, chart.note what explains it. chart.breaks: before which points all lines end. */
   window.kbPlot = function (mount, chart) {
     var points = chart.points, arms = chart.arms, across = chart.x.places ? PLACES : SIZES;
     var at = null, on = 0, plot, place, told, said;
@@ -114,6 +115,7 @@
     /* The marks and the bars of the points: those of the drawings that need no script. */
     function marks(u) {
       clipped(u, function (ctx, ratio) {
+        ctx.setLineDash([]); // that of the least time would stay
         arms.forEach(function (arm, number) {
           if (!u.series[number + 1].show) return;
           points.forEach(function (one) {
@@ -143,8 +145,20 @@
       });
     }
 
-    function under(u) {
-      if (chart.under) clipped(u, function (ctx, ratio) { chart.under(u, ctx, ratio, color); });
+    function drawing(draw) {
+      return draw ? [function (u) { clipped(u, function (ctx, ratio) { draw(u, ctx, ratio, color); }); }] : [];
+    }
+
+    /* Where the line of an arm is interrupted: from its last point before a break to the next. */
+    function gaps(u, number) {
+      var found = [], data = u.data[number];
+      (chart.breaks || []).forEach(function (place) {
+        var from = place - 1, to = place;
+        while (from >= 0 && data[from] === null) from -= 1;
+        while (to < data.length && data[to] === null) to += 1;
+        if (from >= 0 && to < data.length) found.push([from, to].map(function (each) { return u.valToPos(u.data[0][each], "x", true); }));
+      });
+      return found.filter(function (gap, each) { return !each || gap[0] !== found[each - 1][0]; });
     }
 
     function axis(label, values) {
@@ -157,13 +171,13 @@
 
     function options() {
       return {
-        width: place.clientWidth, height: place.clientWidth < 500 ? 300 : 380, legend: { show: false }, padding: [10, 12, 0, 0],
+        width: place.clientWidth, height: place.clientWidth < 500 ? 300 : 380, legend: { show: false }, padding: [chart.head || 10, 12, 0, 0],
         scales: { x: across.scale, y: { distr: 3, log: 10, range: near } },
         cursor: { points: { show: false }, drag: { x: true, y: false, dist: 5 } },
         series: [{}].concat(arms.map(function (arm) {
-          return { label: arm.name, stroke: function () { return tone(arm); }, width: 1.5, spanGaps: true,
+          return { label: arm.name, stroke: function () { return tone(arm); }, width: 1.5, spanGaps: false, gaps: gaps,
             points: { show: false }, show: chart.hidden.indexOf(arm.name) < 0 };
-        }), [{ label: "least time", stroke: color("--kb-bad"), width: 1.5, dash: [6, 3], spanGaps: true, points: { show: false } }]),
+        }), [{ label: FLOOR, stroke: color("--kb-bad"), width: 1.5, dash: [6, 3], spanGaps: true, points: { show: false } }]),
         axes: [
           Object.assign(axis(chart.x.label, function (u, values) {
             return values.map(function (value) { return across.name(points, value); });
@@ -171,7 +185,7 @@
           Object.assign(axis(chart.y.label, function (u, values) { return values.map(round); }), { splits: splits([1, 2, 5], 10) })
         ],
         hooks: {
-          drawClear: [under], draw: [marks],
+          drawClear: drawing(chart.under), draw: [marks].concat(drawing(chart.over), chart.labels || []),
           setCursor: [function (u) { if (u.cursor.idx !== at && u.cursor.left >= 0) point(u.cursor.idx); }]
         }
       };
@@ -191,7 +205,7 @@
           el("a", { href: one.runs[arm.name] }, arm.name), " " + spread(one.values[arm.name])));
       });
       told.append(el("p", {}, el("b", {}, one.title), ", " + chart.y.label
-        + (one.floor === undefined ? "" : "; least time " + digits(one.floor)) + (one.more ? "; " + one.more : "")), list);
+        + (one.floor === undefined ? "" : "; " + FLOOR.toLowerCase() + " " + digits(one.floor)) + (one.more ? "; " + one.more : "")), list);
       if (seen[on]) said.textContent = one.said + ": " + seen[on].name + " " + spread(one.values[seen[on].name]);
       return seen;
     }
@@ -204,7 +218,11 @@
     function zoom(factor) {
       var low = across.to(plot.scales.x.min), high = across.to(plot.scales.x.max), middle = (low + high) / 2;
       if (at !== null && points[at]) middle = across.to(points[at].x);
-      plot.setScale("x", { min: across.from(middle + (low - middle) * factor), max: across.from(middle + (high - middle) * factor) });
+      var ends = across.scale.range(plot, points[0].x, points[points.length - 1].x); // no further out than all
+      plot.setScale("x", {
+        min: Math.max(ends[0], across.from(middle + (low - middle) * factor)),
+        max: Math.min(ends[1], across.from(middle + (high - middle) * factor))
+      });
     }
 
     function whole() { plot.setData(columns(), true); }
@@ -258,7 +276,7 @@
         });
         made.append(button);
       });
-      if (floor) made.append(el("span", { class: "kb-floor" }, "least time by the measured ceilings"));
+      if (floor) made.append(el("span", { class: "kb-floor" }, FLOOR.toLowerCase()));
       return made;
     }
 
@@ -274,17 +292,16 @@
 
     /* The figures of the chart, each with a link to its run. */
     function figures() {
-      var head = el("tr", {}, el("th", {}, chart.first)), body = el("tbody");
-      arms.forEach(function (arm) { head.append(el("th", {}, arm.name)); });
-      (chart.heads || []).concat(floor ? ["Least time"] : []).forEach(function (name) { head.append(el("th", {}, name)); });
+      var head = el("tr"), body = el("tbody"), names = arms.map(function (arm) { return arm.name; });
+      [chart.first].concat(chart.heads || [], names, floor ? [FLOOR] : []).forEach(function (name) { head.append(el("th", {}, name)); });
       points.forEach(function (one) {
         var made = el("tr", {}, el("th", { scope: "row" }, one.head));
+        (one.cells || []).forEach(function (cell) { made.append(el("td", {}, cell)); });
         arms.forEach(function (arm) {
           var values = one.values[arm.name];
           made.append(values ? el("td", {}, el("a", { href: one.runs[arm.name] }, digits(values[0])),
             values[1] === undefined ? "" : el("small", {}, " " + digits(values[1]) + "–" + digits(values[2]))) : el("td", {}, "–"));
         });
-        (one.cells || []).forEach(function (cell) { made.append(el("td", {}, cell)); });
         if (floor) made.append(el("td", {}, one.floor === undefined ? "–" : digits(one.floor)));
         body.append(made);
       });
@@ -298,7 +315,9 @@
     told = el("div", { class: "kb-told" }, el("p", {}, "Point at the chart, or move to it by Tab and use the arrow keys."));
     said = el("output", { class: "kb-said", "aria-live": "polite" });
     mount.textContent = "";
-    mount.append(chart.form, legend(), place, tools(), told, said, figures());
+    mount.append(chart.form, legend(), place, tools());
+    if (chart.note) mount.append(el("p", {}, el("small", {}, chart.note)));
+    mount.append(told, said, figures());
     plot = new window.uPlot(options(), columns(), place);
     plot.over.addEventListener("click", click);
     return plot;

@@ -72,8 +72,8 @@ def _over_size(
     drawn = _chart(known, line, arms, between)
     yield (
         "Time of a call, with the quartiles of its samples, by the newest commit that timed each"
-        " case. The dashed line is the least time that the ceilings measured on the machine allow."
-        " A point leads to its run."
+        " case. The dashed line is the time at the ceilings measured on the machine; they are"
+        " measurements too, so a point may lie a little below. A point leads to its run."
     )
     figures = _figures(line, arms, between)
     yield f'<div id="{_MOUNT}"{told} markdown="block">\n\n{drawn}\n\n{figures}\n\n</div>'
@@ -101,7 +101,7 @@ def _chart(known: Sequence[ProblemField], line: Line, arms: Sequence[str], betwe
         Axis(f"{line.axis}, {field.help.rstrip('.')}, log scale", "log2"),
         Axis("µs a call, log scale", "log10"),
         series,
-        ("least time by the measured ceilings", floor) if len(floor) > 1 else None,
+        ("time at the measured ceilings", floor) if len(floor) > 1 else None,
     )
 
 
@@ -145,7 +145,7 @@ def _figures(line: Line, arms: Sequence[str], between: bool) -> str:
         ]
         for size, _, case in line.points
     ]
-    header = [line.axis, *(f"{narrow(arm)} (µs)" for arm in shown), "Least time (µs)"]
+    header = [line.axis, *(f"{narrow(arm)} (µs)" for arm in shown), "At the measured ceilings (µs)"]
     return slim_table(header, rows, range(len(header)))
 
 

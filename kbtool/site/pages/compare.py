@@ -125,7 +125,7 @@ def case_sets(index: Index, runs: Sequence[Timed]) -> list[str]:
 
 def _arms(run: Run, results: list[BenchmarkResult]) -> str:
     names = _arm_names(results)
-    return ", ".join(compare_link(inline(arm), run.id, arm, at.COMPARE) for arm in names)
+    return ", ".join(compare_link(inline(arm), [run.id], arm, at.COMPARE) for arm in names)
 
 
 def _arm_names(results: list[BenchmarkResult]) -> list[str]:

@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kbtool.ledger.timings.courses import Course, Point, Step, steps
-from kbtool.ledger.timings.spread import METRICS, Metric
-from kbtool.ledger.timings.verdict import answer
+from kbtool.ledger.timings.courses import Course, Point
+from kbtool.ledger.timings.verdict import Comparison, Side, answer
 from kbtool.markdown.escape import attribute, inline
 from kbtool.markdown.figures import many, significant
-from kbtool.markdown.markup import muted, narrow, nothing, slim_table, stacked_table
+from kbtool.markdown.markup import folded, muted, narrow, nothing, nowrap, slim_table, stacked_table
 from kbtool.markdown.plot import Axis, Series, mark_of, plot, timed
 from kbtool.markdown.plot import Point as Drawn
 from kbtool.model.kernel import Kernel, case_label
@@ -26,6 +25,7 @@ _MOUNT = "kb-history"
 """The element that ``assets/history.js`` fills."""
 _TONES = {"slower": "slower", "faster": "faster", "unlike": "break"}
 """Verdict → how the chart shows it; of the others there is nothing to show."""
+_MORE = {"slower": "more", "faster": "less"}
 
 
 def by_commit(index: Index, kernel: Kernel) -> Iterator[str]:
@@ -34,8 +34,13 @@ def by_commit(index: Index, kernel: Kernel) -> Iterator[str]:
     if not found:
         yield nothing("No chart because no case was timed at two commits in quiet runs.")
         return
-    # The longest, and of those the one that was timed last.
-    course = max(found, key=lambda one: (len(one.points), one.points[-1].side.newest.run.started))
+    # By the measure that a user meets; the longest, and of those the one that was timed last.
+    course = max(
+        found,
+        key=lambda one: (
+            one.metric == "between", len(one.points), one.points[-1].side.newest.run.started,
+        ),
+    )  # fmt: skip
     here = at.topic_page(kernel.id, "history")
     arms = index.arms[kernel.id]
     data = {
@@ -45,33 +50,42 @@ def by_commit(index: Index, kernel: Kernel) -> Iterator[str]:
         "start": str(found.index(course)),
     }
     told = "".join(f' data-{name}="{attribute(value)}"' for name, value in data.items())
-    metric = _metrics(course)[0]
-    shown = [arm for arm in arms if any(point.times(arm, metric) for point in course.points)]
-    yield (
-        "Time of a call by commit, with the quartiles of its samples. The band holds 95 of 100 runs"
-        " of the same code. A percentage: so much slower or faster than the commit before, by the"
-        " rule of `kbtool compare`. A dotted line: from here on other conditions, across which"
-        " nothing is ranked. A point leads to its run."
+    timed_here = {arm for point in course.points for arm in point.arms}
+    shown = [
+        arm
+        for arm in arms
+        if arm in timed_here and any(point.times(arm, course.metric) for point in course.points)
+    ]
+    yield "Time of a call by commit, with the quartiles of its samples. A point leads to its run."
+    title = (
+        f"**{inline(course.machine)}, {inline(_set_title(kernel, course))}:"
+        f" {inline(_label(course))}**, {how(course.metric == 'between')}"
     )
-    drawn = _chart(kernel, course, metric, arms, here)
-    figures = _figures(course, metric, shown, here)
-    yield f'<div id="{_MOUNT}"{told} markdown="block">\n\n{drawn}\n\n{figures}\n\n</div>'
+    drawn = _chart(kernel, course, [arm if arm in shown else "" for arm in arms], here)
+    figures = _figures(index, course, shown, here)
+    yield (
+        f'<div id="{_MOUNT}"{told} markdown="block">\n\n{title}\n\n{drawn}\n\n{figures}\n\n</div>'
+    )
 
 
 def changes(index: Index, kernel: Kernel) -> Iterator[str]:
     """What became of the cases from commit to commit."""
-    found = steps(index.courses[kernel.id])
+    found = index.histories[kernel.id].steps
     if not found:
         yield nothing("No data because no two commits were timed under the same conditions.")
         return
-    changed = [step for step in found if any(row.verdict in _TONES for row in step.rows)]
+    here = at.topic_page(kernel.id, "history")
+    changed = [step for step in found if step.of("slower", "faster")]
+    same = [step for step in found if not step.of("slower", "faster")]
     yield (
         f"**{len(changed)} of {many(len(found), 'step')} changed a case.** A step is from a commit"
-        " to the next that timed the same cases under the same conditions."
+        " to the next that timed a case of it under the same conditions, by the rule and with all"
+        " runs of both, as `kbtool compare` takes them."
     )
-    here = at.topic_page(kernel.id, "history")
-    header = ["Day", "Commit", "Compared with", "Machine", "The later commit", "Case by case"]
-    yield stacked_table(header, [_step(step, here) for step in found])
+    if changed:
+        yield _steps(index, changed, here)
+    if same:
+        yield folded(f"{many(len(same), 'step')} without a change", _steps(index, same, here))
 
 
 def scripts(index: Index) -> dict[str, bytes]:
@@ -84,19 +98,9 @@ def scripts(index: Index) -> dict[str, bytes]:
 
 def _shown(index: Index, kernel: Kernel) -> list[Course]:
     """The courses that a chart can show, those of one machine and case set together."""
-    found = [one for one in index.courses[kernel.id] if len(one.points) > 1 and _metrics(one)]
+    found = [one for one in index.histories[kernel.id].courses if len(one.points) > 1]
     order = [(one.machine, one.case_set) for one in found]
     return sorted(found, key=lambda one: order.index((one.machine, one.case_set)))
-
-
-def _metrics(course: Course) -> list[Metric]:
-    """The metrics that two commits have, the one that a user meets first."""
-    arm = course.points[-1].arms[0]
-    return [
-        metric
-        for metric in METRICS
-        if sum(point.times(arm, metric) is not None for point in course.points) > 1
-    ]
 
 
 def _set_title(kernel: Kernel, course: Course) -> str:
@@ -116,8 +120,8 @@ def _run(point: Point) -> Run:
     return point.entries[0].run.run
 
 
-def _before(course: Course, number: int) -> Run | None:
-    return _run(course.points[number - 1]) if number else None
+def _ids(side: Side) -> list[str]:
+    return [one.run.id for one in side.runs]
 
 
 def _change(point: Point) -> str:
@@ -127,12 +131,13 @@ def _change(point: Point) -> str:
         return ""
     if row.verdict == "unlike":
         return f"not ranked: {row.why}"
-    if row.verdict in {"slower", "faster"}:
-        return f"{row.percent:.1f} % {row.verdict}"
+    if row.verdict in _MORE:
+        return f"{row.percent:.1f} % {_MORE[row.verdict]} time"
     return row.verdict.replace("_", " ")
 
 
-def _chart(kernel: Kernel, course: Course, metric: Metric, arms: Sequence[str], here: str) -> str:
+def _chart(kernel: Kernel, course: Course, arms: Sequence[str], here: str) -> str:
+    """Args: arms: in the order of their colours; those that are empty are left out."""
     series = [
         Series(
             arm,
@@ -143,7 +148,7 @@ def _chart(kernel: Kernel, course: Course, metric: Metric, arms: Sequence[str], 
                     times.low, times.high, at.published(at.relative(page_of(_run(point)), here)),
                 )
                 for number, point in enumerate(course.points)
-                if (times := point.times(arm, metric))
+                if arm and (times := point.times(arm, course.metric))
             ],
             joined=True,
         )
@@ -152,7 +157,7 @@ def _chart(kernel: Kernel, course: Course, metric: Metric, arms: Sequence[str], 
     names = {float(n): short_commit(_run(point)) for n, point in enumerate(course.points)}
     title = f"{_set_title(kernel, course)}, {_label(course)}"
     return plot(
-        f"Time of a call of {title} on {course.machine}, {how(metric == 'between')}, commit by"
+        f"Time of a call of {title} on {course.machine}, {how(course.metric == 'between')}, by"
         " commit; the table below has the figures",
         Axis("commits, in the order in which they were first timed", names=names),
         Axis("µs a call, log scale", "log10"),
@@ -160,44 +165,55 @@ def _chart(kernel: Kernel, course: Course, metric: Metric, arms: Sequence[str], 
     )
 
 
-def _figures(course: Course, metric: Metric, shown: Sequence[str], here: str) -> str:
+def _figures(index: Index, course: Course, shown: Sequence[str], here: str) -> str:
     rows = []
-    for number, point in enumerate(course.points):
-        run, before = _run(point), _before(course, number)
-        change = inline(_change(point))
-        linked = before is not None and change
+    for point in course.points:
+        run, change = _run(point), inline(_change(point))
+        if change and point.before:
+            before = _ids(point.before)
+            change = compare_link(change, _ids(point.side), point.arms[0], here, before)
         rows.append(
             [
-                at.link(commit_text(run), page_of(run), here, run.id),
-                f"{run.started:%Y-%m-%d}",
-                *(_cell(point, arm, metric) for arm in shown),
-                compare_link(change, run.id, point.arms[0], here, before.id)
-                if linked and before
-                else change,
+                _commit(index, run, here),
+                nowrap(f"{run.started:%Y-%m-%d}"),
+                change,
+                *(_cell(point, arm, course) for arm in shown),
             ]
         )
-    header = ["Commit", "Day", *(f"{narrow(arm)} (µs)" for arm in shown), "Since the one before"]
-    return slim_table(header, rows, range(2, 2 + len(shown)))
+    header = ["Commit", "Day", "Since the one before", *(f"{narrow(arm)} (µs)" for arm in shown)]
+    return slim_table(header, rows, range(3, 3 + len(shown)))
 
 
-def _cell(point: Point, arm: str, metric: Metric) -> str:
-    times = point.times(arm, metric)
+def _cell(point: Point, arm: str, course: Course) -> str:
+    times = point.times(arm, course.metric)
     if times is None:
         return ""
     spread = muted(f"{significant(times.low)}–{significant(times.high)}")
     return f"{significant(times.us)} {spread}"
 
 
-def _step(step: Step, here: str) -> list[str]:
-    before, after = step.before.newest, step.after.newest
-    arm = step.after.arm_of(after.results[-1])
+def _commit(index: Index, run: Run, here: str) -> str:
+    """The commit of a run, as a link to it."""
+    link = at.link(commit_text(run), page_of(run), here, run.id)
+    held = (run.id, run.attempt) in index.holders
+    return link if held else f"{link} <br>{muted('not in this repository')}"
+
+
+def _steps(index: Index, found: Sequence[Comparison], here: str) -> str:
+    header = ["Day", "Commit", "Compared with", "Machine", "The later commit", "Case by case"]
+    return stacked_table(header, [_step(index, step, here) for step in found])
+
+
+def _step(index: Index, step: Comparison, here: str) -> list[str]:
+    before, after = step.a.newest, step.b.newest
+    arm = step.b.arm_of(after.results[-1])
     return [
-        f"{after.run.started:%Y-%m-%d}",
-        at.link(commit_text(after.run), page_of(after.run), here, after.run.id),
-        at.link(commit_text(before.run), page_of(before.run), here, before.run.id),
+        nowrap(f"{after.run.started:%Y-%m-%d}"),
+        _commit(index, after.run, here),
+        _commit(index, before.run, here),
         inline(after.machine),
         inline(answer(step.rows, "it")),
-        compare_link("compare", after.run.id, arm, here, before.run.id),
+        compare_link("compare", _ids(step.b), arm, here, _ids(step.a)),
     ]
 
 
@@ -209,8 +225,8 @@ def _data(index: Index, kernel: Kernel) -> dict[str, Any]:
             "set": course.case_set or "",
             "title": _set_title(kernel, course),
             "case": _label(course),
-            "metrics": _metrics(course),
-            "points": [_point(point, runs) for point in course.points],
+            "metric": course.metric,
+            "points": [_point(course, point, runs) for point in course.points],
         }
         for course in _shown(index, kernel)
     ]
@@ -218,26 +234,26 @@ def _data(index: Index, kernel: Kernel) -> dict[str, Any]:
     return {"kernel": kernel.id, "runs": [[id_, pages[id_]] for id_ in runs], "courses": courses}
 
 
-def _point(point: Point, runs: dict[str, int]) -> dict[str, Any]:
-    """A point, with the place of its newest run among ``runs``, to which that is added."""
+def _point(course: Course, point: Point, runs: dict[str, int]) -> dict[str, Any]:
+    """A point, with the places of its runs among ``runs``, to which they are added."""
     run, row = _run(point), point.row
     told: dict[str, Any] = {
         "commit": short_commit(run),
         "day": f"{run.started:%Y-%m-%d}",
         "run": runs.setdefault(run.id, len(runs)),
-        "runs": len(point.entries),
+        "runs": [runs.setdefault(id_, len(runs)) for id_ in _ids(point.side)],
+        "timed": len(point.entries),
         "arms": {
-            arm: {
-                metric: list(map(_short, found))
-                for metric in METRICS
-                if (found := point.times(arm, metric))
-            }
+            arm: list(map(_short, found))
             for arm in point.arms
+            if (found := point.times(arm, course.metric))
         },
-        "deviation": {metric: _short(share) for metric, share in point.deviation.items()},
+        "margin": point.margin and _short(point.margin),
     }
     if row is not None and (change := _change(point)):
-        told |= {"change": change, "metric": row.metric, "ratio": row.ratio and _short(row.ratio)}
+        told |= {"change": change, "ratio": row.ratio and _short(row.ratio)}
+        if point.before:
+            told["before"] = [runs.setdefault(id_, len(runs)) for id_ in _ids(point.before)]
         if row.verdict in _TONES:
             told["tone"] = _TONES[row.verdict]
     return told

@@ -437,7 +437,7 @@ def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
         of_run = [group for group in every if group.run.id == run_id]
         run, subject = of_run[0].run, of_run[0].result.subject
         titles = inline(", ".join(group.title for group in of_run))
-        comparison = compare_link("compare it", run.id, subject, here)
+        comparison = compare_link("compare it", [run.id], subject, here)
         changed = " and uncommitted changes" if run.repository.dirty else ""
         changed += f", {OLDER}" if index.is_older(run) else ""
         parts += [

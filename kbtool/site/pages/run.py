@@ -228,7 +228,7 @@ class RunLinks:
 
     def compare(self, arm: str) -> str:
         """The Compare page with the arm selected."""
-        return compare_link(inline(arm), self.run.id, arm, self.here)
+        return compare_link(inline(arm), [self.run.id], arm, self.here)
 
     def meanings(self, shown: Iterable[str]) -> str:
         """What the kernel's manifest says of these implementations."""
