@@ -230,10 +230,11 @@ class Verdict(NamedTuple):
         never = dict.fromkeys(peer for one in self.headlines for peer in one.not_taken)
         if never:
             lacks.append(f"; {self.dtype}: no {listed([*never])}")
-        newest = max(self.headlines, key=_started).newest.run
-        commit = _commit(newest)
-        measured = f"Measured on {newest.started:%Y-%m-%d}"
-        measured += f" at commit {commit[:8]}" if commit else ""
+        runs = [one.newest.run for one in sorted(self.headlines, key=_started, reverse=True)]
+        days = dict.fromkeys(f"{run.started:%Y-%m-%d}" for run in runs)
+        commits = dict.fromkeys(commit[:8] for run in runs if (commit := _commit(run)))
+        measured = f"Measured on {listed(days)}"
+        measured += f" at {_of_commits(list(commits))}" if commits else ""
         return f"Peers: {listed(self.peers)}{''.join(lacks)}. {measured}.{self._of_others()}"
 
     def _of_others(self) -> str:
@@ -407,6 +408,11 @@ def same_build(one: Run, other: Run) -> bool:
 
 def _of_one_build(group: Group, newest: Group) -> bool:
     return group.kind == newest.kind and same_build(group.run, newest.run)
+
+
+def _of_commits(commits: Sequence[str]) -> str:
+    first, *others = commits
+    return f"commits {listed(commits)}, of the same build" if others else f"commit {first}"
 
 
 def _commit(run: Run) -> str | None:

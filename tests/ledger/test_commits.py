@@ -28,9 +28,10 @@ def test_the_newest_commit_stands_beside_the_one_before_with_the_verdict_of_comp
     found = lines([at(1, "c1", *BEFORE), at(2, "c2", *BEFORE), at(3, "c3", *SLOWER)])
     (line,) = found.found
     assert [one.commit for one in line.commits] == ["c3", "c2", "c1"]
-    assert line.before is line.beside[0]
-    assert (line.before.a.newest.commit, line.before.b.newest.commit) == ("c2", "c3")
-    verdicts = {row.case: row.verdict for row in line.before.rows}
+    (last,) = line.last
+    assert (last.a.newest.commit, last.b.newest.commit) == ("c2", "c3")
+    assert last.rows == line.beside[0].rows == line.rows and line.new == 0
+    verdicts = {row.case: row.verdict for row in last.rows}
     assert [verdicts[name] for name in sorted(verdicts)] == ["same"] * 2 + ["slower"] * 4
     assert found.alone == {}
 
@@ -70,6 +71,15 @@ def test_a_commit_without_a_case_of_the_newest_is_passed_over():
     other = [times(20.0, name) for name in "xyz"]
     found = lines([at(1, "c1", *BEFORE), at(2, "c2", *other), at(3, "c3", *SLOWER)])
     (line,) = found.found
-    assert line.before is line.beside[1]
+    assert [one.a.newest.commit for one in line.last] == ["c1"]
     (line,) = lines([at(1, "c1", *other), at(2, "c2", *BEFORE)]).found
-    assert line.before is None
+    assert line.last == [] and line.new == len(BEFORE)
+
+
+def test_each_case_is_compared_with_the_last_commit_that_timed_it():
+    few = [times(20.0, "a")]
+    found = lines([at(1, "c1", *BEFORE), at(2, "c2", *few), at(3, "c3", *SLOWER)])
+    (line,) = found.found
+    told = [(one.a.newest.commit, [row.case for row in one.rows]) for one in line.last]
+    assert told == [("c2", ["small/a"]), ("c1", [f"small/{name}" for name in "bcdef"])]
+    assert sum(row.verdict == "slower" for row in line.rows) == 4

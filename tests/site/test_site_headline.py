@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from html import unescape
 from pathlib import Path
 from statistics import geometric_mean
@@ -204,7 +205,15 @@ def test_the_verdict_is_what_its_runs_say(name: str) -> None:
         assert told[case_set] == pytest.approx(expected), case_set
     assert not any(one.not_taken for one in found.headlines)
     text = found.stands(kernel.title)
-    assert f" at commit {commit[:8]}. " in found.scope
+    commits = [
+        one.newest.run.repository.commit[:8]
+        for one in sorted(found.headlines, key=lambda one: one.newest.run.started, reverse=True)
+    ]
+    assert commits[0] == commit[:8]
+    named = re.search(r" at commits? ([0-9a-f, and]+?)(, of the same build)?\.", found.scope)
+    assert named is not None
+    assert re.findall(r"[0-9a-f]{8}", named[1]) == list(dict.fromkeys(commits))
+    assert bool(named[2]) == (len(set(commits)) > 1)
     for part in (text, found.scope):
         assert part in unescape(kernel_page.page(index, kernel))
         assert part in unescape(home.page(index, None))

@@ -217,22 +217,6 @@ def test_charts_have_every_case_and_arm(page: dict[str, str]) -> None:
     assert "peer: 4.00 × our time" in drawn
 
 
-def test_history_joins_runs_of_the_same_cases_and_links_them(page: dict[str, str]) -> None:
-    assert "Time of the baseline (base) ÷ ours" in re.sub("</?code>", "", page["history"])
-    history = page["history"].partition("### H1")[2].partition("### ")[0]
-    points = re.findall(r'<a href="([^"]+)" aria-label="([^"]+)">', history)
-    small = [(target, said) for target, said in points if said.startswith("Small (2 cases)")]
-    assert [said.rpartition(": ")[2] for _, said in small] == [
-        "2.00 × the speed of base", "4.00 × the speed of base",
-    ]  # fmt: skip
-    assert small[0][0].endswith("20251121T101011Z-copy.html")
-    for commit in ("1111111", "1212121+", "1313131"):
-        assert f">{commit}</text>" in history
-    assert re.search(r"need 20 runs; the longest series has \d\.", page["history"])
-    cpu = page["history"].partition("### a processor, 2 threads")[2]
-    assert "one run timed it so far" in cpu
-
-
 def test_the_table_of_variants_has_the_speedup_of_each(page: dict[str, str]) -> None:
     ladder = page["ladder"]
     vector = next(line for line in ladder.splitlines() if line.startswith("| <code>vector"))
@@ -270,9 +254,9 @@ def test_a_kernel_has_a_page_for_each_topic(made: dict[str, str]) -> None:
         "/results": [(1, "Copy: results"), *machines],
         "/history": [
             (1, "Copy: history"), (2, "Times by commit"), (2, "Commits that changed a case"),
-            (2, "Case sets beside the baseline, run by run"), *((3, name) for _, name in machines),
+            (2, "Every run"), *((3, name) for _, name in machines),
         ],
-        "/variants": [(1, "Copy: variants"), (2, "cuda")],
+        "/variants": [(1, "Copy: variants"), (2, "cuda"), (3, "Small (2 cases), H1")],
         "/correctness": [(1, "Copy: correctness"), (2, "Validation"), (2, "Cases"),
                          (2, "Newest runs")],
         "/about": [(1, "Copy: about"), (2, "Design"), (3, "Why"), (2, "Files"),

@@ -13,7 +13,7 @@ import pytest
 import site_trees as trees
 from test_site_compare import called
 from test_site_home import AGAINST, home_page, part, put_run, results_of, slower, template
-from test_site_kernel import CPU, NEW, OLD, make, plain, run, topics
+from test_site_kernel import NEW, OLD, make, plain, run, topics
 
 from kbtool.markdown.figures import noise_reason, share_of_ceiling
 from kbtool.model.kinds.benchmark import BenchmarkResult
@@ -135,22 +135,6 @@ def test_a_kernel_timed_by_noisy_runs_alone_has_no_ratio(tmp_path: Path) -> None
     assert plain(rung).count(DASH) == 3 and f", {WHY}" in page["ladder"]
     shown = "".join(page[name] for name in ("results", "ladder", "history"))
     assert "41.5" not in shown and "4.15" not in shown
-
-
-def test_a_history_leaves_noisy_runs_out_of_its_course(tmp_path: Path) -> None:
-    page = kernel(tmp_path, OLD, NEW, CPU, noisy(run(15, SMALL, "H1")),
-                  noisy(run(16, {"s float32": {"ours": 1, "base": 9}}, None)))  # fmt: skip
-    history = page["history"].partition("### H1")[2].partition("### ")[0]
-    points = re.findall(r'<a href="[^"]+" aria-label="([^"]+)">', history)
-    assert [said.rpartition(": ")[2] for said in points] == [
-        "2.00 × the speed of base", "4.00 × the speed of base",
-    ]  # fmt: skip
-    assert "Not in the chart: 1 noisy run." in history
-    assert "1515151</text>" not in history
-    (row,) = (x for x in history.splitlines() if x.startswith("|") and "1515151" in x)
-    assert f"| {DASH} |" in plain(row)
-    alone = page["history"].partition("### a processor")[2].partition("### ")[0]
-    assert "No chart because one quiet run timed it so far." in alone
 
 
 def test_the_page_of_a_noisy_run_has_times_and_dashes() -> None:

@@ -41,16 +41,18 @@ def test_the_page_says_what_the_command_says():
             assert any(
                 line.commits[0].commit[:8] in head and one in cases for head, _, cases, *_ in parts
             )
-        if line.before is not None:
-            earlier, newest = (side.newest.commit[:8] for side in (line.before.a, line.before.b))
+        for one in line.last:
+            earlier, newest = (side.newest.commit[:8] for side in (one.a, one.b))
             assert f"kbtool compare {earlier} {newest}" in made
-            assert compared(index.base, (earlier, newest), None).answer == line.before.answer
+            said = {row.case: row for row in compared(index.base, (earlier, newest), None).rows}
+            assert all(said[row.case] == row for row in one.rows)
+            assert f"**{answer(one.rows, 'the newest')}**" in made
     for (kernel, machine), timed in found.alone.items():
         assert all(one.commit[:8] in made for one in timed), (kernel, machine)
-    rows = [row for line in found.found if line.before for row in line.before.rows]
-    assert not any(row.verdict == "slower" for row in rows)
-    said = f"all kernels and machines: {answer(rows, 'the newest')}."
-    assert f"**Nothing slower at the newest commits**. Over {said}" in made
+    rows = [row for line in found.found for row in line.rows]
+    slower = sum(row.verdict == "slower" for row in rows)
+    assert f"**{slower} cases slower at the newest commits**" in made
+    assert f"Over all kernels and machines: {answer(rows, 'the newest')}." in made
     anchors = re.findall(r'id="([^"]+)"|\{#([^}]+)\}', made)
     assert len(anchors) == len(set(anchors))
 
@@ -58,9 +60,9 @@ def test_the_page_says_what_the_command_says():
 def test_the_first_sentence_says_what_became_slower_and_where(monkeypatch):
     index = Index(KnowledgeBase(REPOSITORY))
     line, before = next(
-        (line, before)
+        (line, line.beside[0])
         for line in lines(entry.record for entry in index.base.runs).found
-        if (before := line.before) and all(row.a and row.b for row in before.rows)
+        if all(row.a and row.b for row in line.beside[0].rows)
     )
 
     def said(verdict, changed):

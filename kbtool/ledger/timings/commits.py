@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kbtool.ledger.timings.conditions import Timed, unlike
 from kbtool.ledger.timings.sides import newest_first
 from kbtool.ledger.timings.spread import Spreads
-from kbtool.ledger.timings.verdict import Comparison, Side, compare
+from kbtool.ledger.timings.verdict import ONLY_IN_A, Comparison, Row, Side, compare
 from kbtool.model.run import Run
 
 
@@ -23,9 +23,28 @@ class Line(NamedTuple):
     """The newest commit beside each of the others, in their order."""
 
     @property
-    def before(self) -> Comparison | None:
-        """The newest commit beside the last one before it that has a case of it, if one has."""
-        return next((one for one in self.beside if has_case(one)), None)
+    def last(self) -> list[Comparison]:
+        """The newest commit beside those before it that timed its cases: each case stands in the
+        comparison with the last that has it."""
+        found, seen = [], set[str]()
+        for one in self.beside:
+            rows = [row for row in one.rows if row.case not in seen and _has_both(row)]
+            seen |= {row.case for row in rows}
+            if rows:
+                found.append(one._replace(rows=rows))
+        return found
+
+    @property
+    def rows(self) -> list[Row]:
+        """What became of each case of the newest commit since it was last timed."""
+        return [row for one in self.last for row in one.rows]
+
+    @property
+    def new(self) -> int:
+        """Cases of the newest commit that none before it timed."""
+        known = {row.case for row in self.rows}
+        every = {row.case for one in self.beside for row in one.rows if row.why != ONLY_IN_A}
+        return len(every - known)
 
 
 class Lines(NamedTuple):
@@ -39,7 +58,11 @@ class Lines(NamedTuple):
 
 def has_case(comparison: Comparison) -> bool:
     """Whether both sides have the time of a case."""
-    return any(row.a is not None and row.b is not None for row in comparison.rows)
+    return any(map(_has_both, comparison.rows))
+
+
+def _has_both(row: Row) -> bool:
+    return row.a is not None and row.b is not None
 
 
 def lines(runs: Iterable[Run]) -> Lines:

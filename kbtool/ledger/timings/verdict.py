@@ -33,6 +33,7 @@ LEAST_PERCENT = round(math.expm1(LEAST) * 100)
 
 UNKNOWN_SPREAD = "no two quiet runs of one commit on this machine tell how far runs lie apart"
 ANOTHER = "another problem"
+ONLY_IN_A = "only in A"
 WITHIN = "runs of the same code may differ as much"
 
 
@@ -254,7 +255,7 @@ def _draft(
         " → ".join(dict.fromkeys(names)), None, None, None, None, None, "missing",
     )  # fmt: skip
     if not first or not second:
-        return row._replace(why="only in A" if first else "only in B"), None
+        return row._replace(why=ONLY_IN_A if first else "only in B"), None
     is_wrong = [any(wrong(each.case, each.arm) for each in side) for side in (first, second)]
     row = row._replace(is_wrong=is_wrong == [False, True])
     fields = _unlike_fields(first[0].case, second[0].case)

@@ -57,8 +57,8 @@ PAGES = Pages(_pages, at.BUGS, "Bugs")
 def listing(index: Index) -> str:
     """Every bug: open ones first, the most recent first."""
     latest = index.newest_bugs
-    edits = [case for case in latest if _is_edit_alone(case)]
-    met = [case for case in latest if not _is_edit_alone(case)]
+    edits = [case for case in latest if is_edit_alone(case)]
+    met = [case for case in latest if not is_edit_alone(case)]
     still = [case for case in met if case.is_open]
     others = [case for case in met if not case.is_open]
     statuses = Counter(case.status for case in met)
@@ -144,7 +144,7 @@ def _table(index: Index, cases: Sequence[BugCase]) -> str | None:
     return stacked_table(header, filled, {6}) if rows else None
 
 
-def _is_edit_alone(case: BugCase) -> bool:
+def is_edit_alone(case: BugCase) -> bool:
     """Whether nothing is known of a bug but how to put it into the sources."""
     bug = case.bug
     return (
@@ -228,7 +228,7 @@ def page(index: Index, case: BugCase) -> str:
                     ("Put back", _put_back(index, case)),
                 ]
             ),
-            f"Known only as an edit. {_NEVER_MET}" if _is_edit_alone(case) else None,
+            f"Known only as an edit. {_NEVER_MET}" if is_edit_alone(case) else None,
             section("Symptom", "symptom", symptom),
             section("Error message", "error", block(bug.error_text) if bug.error_text else None),
             section("Cause", "cause", cause or nothing("The record gives none.")),

@@ -35,6 +35,7 @@ from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, moment
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.bug import is_edit_alone
 from kbtool.site.pages.measured import drawn, verdict_line
 from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
 from kbtool.site.parts import latest_results, newer_noisy, page_title, section, session_cell
@@ -149,7 +150,7 @@ def _left_out(index: Index) -> str:
 
 def _figures(index: Index, today: date | None) -> str:
     sessions = list(index.sessions.values())
-    bugs = list(index.bugs.values())
+    bugs = [case for case in index.bugs.values() if not is_edit_alone(case)]
     is_open = sum(case.is_open for case in bugs)
     kept = len(index.patterns)
     pieces = many(sum(len(account.edges) for account in index.accounts.values()), "piece")
@@ -167,7 +168,7 @@ def _figures(index: Index, today: date | None) -> str:
         [
             figure(len(sessions), at.SESSIONS, f"{noun(len(sessions), 'session')}, {spent}"),
             figure(money.money, at.COSTS, "; ".join([*money.coverage, _month(index, today)])),
-            figure(is_open, at.BUGS, f"{noun(is_open, 'unresolved bug')}, of {len(bugs)} recorded"),
+            figure(is_open, at.BUGS, f"{noun(is_open, 'unresolved bug')}, of {len(bugs)} met"),
             figure(_wrong(index), at.AUDIT, "claims that do not hold"),
             figure(kept, at.PATTERNS, f"{noun(kept, 'pattern')}, {pieces} of evidence"),
         ]
@@ -277,7 +278,7 @@ def _result(
         inline(one.label),
         significant(newest.ours_us),
         *standing(one),
-        (sparkline(label, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))))
+        (sparkline(label, alike) if len(alike) > 1 else muted(_so_far(same, alike)))
         + (f" <br>{muted(f'without {of_another_problem(others)}')}" if others else ""),
         index.run_link(run, at.HOME)
         + _cut_short(newest)
@@ -285,11 +286,14 @@ def _result(
     ]
 
 
-def _so_far(quiet: int, every: int) -> str:
-    """Why there is no course: so few runs of the same cases, or so few quiet ones."""
-    if quiet == every:
+def _so_far(every: Sequence[Group], speeds: Sequence[float]) -> str:
+    """Why there is no course: so few runs of the same cases, so few quiet ones, or no baseline."""
+    quiet = [group for group in every if not group.noise_reason]
+    if quiet and not speeds:
+        return f"{inline(quiet[-1].result.baseline)} was not timed"
+    if len(speeds) == len(every):
         return "one run so far"
-    return "one quiet run so far" if quiet else "no quiet run so far"
+    return "one quiet run so far" if speeds else "no quiet run so far"
 
 
 def _cut_short(group: Group) -> str:

@@ -58,22 +58,22 @@ def page(index: Index) -> str:
 
 
 _HOW = (
-    "The newest commit of each kernel is compared with the last one before it, case by case, by"
-    " the verdicts of `kbtool compare`: slower or faster if the times differ by 2 % or more, and by"
-    " more than runs of the same code do (the spread). Open any other commit below to compare with"
-    " it. Only commits that were timed for the same problem under the same conditions stand"
-    " together. Commits are in the order in which they were first timed."
+    "Each case of the newest commit of a kernel is compared with the last commit before it that"
+    " timed the case, by the verdicts of `kbtool compare`: slower or faster if the times differ by"
+    " 2 % or more, and by more than runs of the same code do (the spread). Percentages are of the"
+    " time: 50 % faster takes half of it. Open any commit below to compare all cases with it. Only"
+    " commits that were timed for the same problem under the same conditions stand together."
+    " Commits are in the order in which they were first timed."
 )
 
 
 def _slower(index: Index, found: Sequence[Line]) -> str:
     """Whether anything became slower, over all the newest commits, and where."""
-    compared = [(line, line.before) for line in found if line.before]
-    rows = [row for _, before in compared for row in before.rows]
+    rows = [row for line in found for row in line.rows]
     places = [
         at.link(_title(index, line), f"{at.REGRESSIONS}#{_anchor(line)}", at.REGRESSIONS)
-        for line, before in compared
-        if before.of("slower")
+        for line in found
+        if any(row.verdict == "slower" for row in line.rows)
     ]
     slower = sum(row.verdict == "slower" for row in rows)
     judged = any(row.verdict in {"same", "faster", "slower"} for row in rows)
@@ -92,31 +92,39 @@ def _overview(index: Index, line: Line) -> list[str]:
     newest = at.link(
         code(_commit(line.commits[0])), f"{at.REGRESSIONS}#{_anchor(line)}", at.REGRESSIONS
     )
-    before = line.before
-    told = (code(_commit(before.a.newest)), inline(_answer(before))) if before else ("", _NO_CASE)
-    return [kernel, inline(line.machine), inline(_cases(index, line)), newest, *told]
+    commits = ", ".join(code(_commit(one.a.newest)) for one in line.last)
+    new = f"; {many(line.new, 'case')} new" if line.new else ""
+    told = inline(answer(line.rows, "the newest") + new) if line.last else _NO_CASE
+    return [kernel, inline(line.machine), inline(_cases(index, line)), newest, commits, told]
 
 
 _NO_CASE = "no other commit timed any of its cases"
 
 
 def _section(index: Index, line: Line) -> str:
-    newest, before = line.commits[0], line.before
+    newest = line.commits[0]
     cases = _cases(index, line)
     parts = [
         f"Cases: {inline(cases)}." if cases else "",
         f"Newest commit: {_told(index, newest)}.",
     ]
-    if before is None:
+    if not line.last:
         parts.append(nothing(f"Not compared because {_NO_CASE}."))
-    else:
+    for one in line.last:
         parts += [
-            f"Compared with {_told(index, before.a.newest)}: **{inline(_answer(before))}**.",
-            _body(index, before),
+            f"Compared with {_told(index, one.a.newest)}: **{inline(_answer(one))}**.",
+            _body(index, one),
         ]
-    others = [one for one in line.beside if one is not before]
-    parts += [folded(_summary(one, line), _body(index, one)) for one in others if has_case(one)]
-    apart = [_told(index, one.a.newest) for one in others if not has_case(one)]
+    if line.last and line.new:
+        parts.append(f"{many(line.new, 'case')} of it, no commit before timed.")
+    whole = {one.a.name: len(one.rows) for one in line.last}
+    others = [one for one in line.beside if has_case(one)]
+    parts += [
+        folded(_summary(one, line), _body(index, one))
+        for one in others
+        if whole.get(one.a.name) != len(one.rows)
+    ]
+    apart = [_told(index, one.a.newest) for one in line.beside if not has_case(one)]
     if apart:
         parts.append(f"No case in common with {', '.join(apart)}.")
     return section(_title(index, line), _anchor(line), *parts)
@@ -145,7 +153,8 @@ def _summary(one: Comparison, line: Line) -> str:
     """What is folded up: the commit, and the verdict."""
     place = anchor(f"{_anchor(line)}-{_commit(one.a.newest)}")
     day = f"{one.a.newest.run.started:%Y-%m-%d}"
-    return f"{place}Compared with {code(_commit(one.a.newest))} of {day}: {inline(_answer(one))}"
+    commit = code(_commit(one.a.newest))
+    return f"{place}All cases compared with {commit} of {day}: {inline(_answer(one))}"
 
 
 def _answer(one: Comparison) -> str:

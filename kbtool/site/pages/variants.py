@@ -40,7 +40,9 @@ def ladder(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -
             if machine.target == name
             for group in newest_of_sets(group for group in every if group.result.variants)
         ]
-        for machine, group in timed_here:
+        for number, (machine, group) in enumerate(timed_here, 1):
+            place = f"ladder.{at.fragment(name)}.{number}"
+            parts.append(heading(3, f"{inline(group.label)}, {inline(machine.name)}", place))
             newer = newer_than((one for one in found[machine] if one.result.variants), group)
             parts.append(_rungs(index, kernel, machine, group, newer, here))
         if not timed_here:
@@ -86,8 +88,8 @@ def _rungs(
     noise += f"; {newer_noisy(index, newer.run, here)}" if newer else ""
     return join(
         [
-            f"{inline(group.label)} on {inline(machine.name)}, run of {run}, commit"
-            f" {commit_text(group.run)}{age}{noise}. Above 1 the variant is faster.",
+            f"Run of {run}, commit {commit_text(group.run)}{age}{noise}. Above 1 the variant is"
+            " faster.",
             stacked_table(header, lines, {3, 4, 5, 6}),
             _chart(machine, group, order, index.arms[kernel.id]),
         ]

@@ -122,10 +122,11 @@ def _of_patterns(index: Index) -> Iterator[_Row]:
 
 
 def _advice(pattern: Pattern, text: str | None = None) -> str:
-    """What a pattern says to do, or else the first sentence of its lesson, with a link to it; and
-    the command that does it, if it has one."""
-    first = _SENTENCE.match(" ".join(pattern.summary.split()))
-    said = text or (first[0] if first else pattern.summary)
+    """What a pattern says to do: its first rule, or else the first sentence of its lesson, with a
+    link to it; and the command that does it, if it has one."""
+    lesson = pattern.rules[0].text if pattern.rules else pattern.summary
+    first = _SENTENCE.match(" ".join(lesson.split()))
+    said = text or (first[0] if first else lesson)
     link = at.link(inline(pattern.id), at.pattern_page(pattern.id), at.WRONG)
     told = f"{inline(clipped(said, _LONGEST))} ({link})"
     return f"{told}<br>{code(command_of(pattern))}" if pattern.recipes else told
@@ -180,9 +181,9 @@ def _of_bugs(index: Index) -> Iterator[_Row]:
         fixes = [fix.change for one in every for _, fix in one.fixes]
         known = [index.patterns[one] for one in patterns]
         does = [
-            inline(clipped(fixes[-1], _LONGEST)) if fixes else "no fix is recorded",
+            *(inline(clipped(fix, _LONGEST)) for fix in fixes[-1:]),
             *(_advice(one) for one in known[:1]),
-        ]
+        ] or ["no fix is recorded"]
         yield _Row(
             inline(last.bug.symptom or last.bug.title), last.bug.component or "", known, every,
             "<br>".join(does),

@@ -31,8 +31,10 @@ def headline(result: MutantsResult) -> str:
         through = ", ".join(
             f"{len(result.let_through(name))} of the {len(result.found(name))} found in {name}"
             for name in result.case_sets
+            if result.found(name)
         )
-        parts.append(f"a tolerance of {result.bound:g} for every element would miss {through}")
+        if through:
+            parts.append(f"a tolerance of {result.bound:g} for every element would miss {through}")
     return "; ".join(parts)
 
 
