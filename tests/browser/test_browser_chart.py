@@ -89,6 +89,27 @@ def test_a_choice_is_kept_in_the_address_and_has_cases(own: Served, visit: Open)
     assert pressed.get_attribute("aria-pressed") == "false"
 
 
+def test_the_share_of_the_ceilings_is_their_time_by_that_of_each(
+    own: Served, visit: Open, longest: Line
+) -> None:
+    seen = visit(own.http)
+    opened(seen, own.http, "#measure=share")
+    names = seen.page.locator("#kb-chart thead th").all_inner_texts()
+    for row, (_, of, case) in zip(
+        seen.page.locator("#kb-chart tbody tr").all(), longest.points, strict=True
+    ):
+        cell = row.locator("td").nth(names.index(of.subject) - 1).locator("a").inner_text()
+        us = case.arms[of.subject].between_us
+        assert us and case.floor_us
+        assert float(cell) == pytest.approx(100 * case.floor_us / us, rel=5e-3)
+    assert "At the measured ceilings" not in names
+    seen.page.locator(".kb-uplot").focus()
+    seen.page.keyboard.press("ArrowRight")
+    shares = seen.page.locator(".kb-readout li").all_inner_texts()
+    told = [float(one.split()[1]) for one in shares]
+    assert told == sorted(told, reverse=True), "the largest share first"
+
+
 def test_the_keyboard_reads_points_zooms_and_opens_a_run(
     own: Served, visit: Open, longest: Line
 ) -> None:
@@ -109,6 +130,10 @@ def test_the_keyboard_reads_points_zooms_and_opens_a_run(
     seen.page.keyboard.press("+")
     near = span(seen)
     assert whole[0] < near[0] and near[1] / near[0] < whole[1] / whole[0]
+    for _ in range(8):
+        seen.page.keyboard.press("-")
+    assert span(seen) == pytest.approx(whole), "no further out than all"
+    seen.page.keyboard.press("+")
     seen.page.keyboard.press("0")
     assert span(seen) == pytest.approx(whole)
     seen.page.keyboard.press("Home")

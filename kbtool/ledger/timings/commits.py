@@ -28,7 +28,7 @@ class Line(NamedTuple):
         comparison with the last that has it."""
         found, seen = [], set[str]()
         for one in self.beside:
-            rows = [row for row in one.rows if row.case not in seen and _has_both(row)]
+            rows = [row for row in shared(one) if row.case not in seen]
             seen |= {row.case for row in rows}
             if rows:
                 found.append(one._replace(rows=rows))
@@ -56,13 +56,9 @@ class Lines(NamedTuple):
     """Kernel and machine → commits that were timed under conditions of their own, newest first."""
 
 
-def has_case(comparison: Comparison) -> bool:
-    """Whether both sides have the time of a case."""
-    return any(map(_has_both, comparison.rows))
-
-
-def _has_both(row: Row) -> bool:
-    return row.a is not None and row.b is not None
+def shared(comparison: Comparison) -> list[Row]:
+    """The cases of which both sides have a time."""
+    return [row for row in comparison.rows if row.a is not None and row.b is not None]
 
 
 def lines(runs: Iterable[Run]) -> Lines:

@@ -218,10 +218,10 @@
     function zoom(factor) {
       var low = across.to(plot.scales.x.min), high = across.to(plot.scales.x.max), middle = (low + high) / 2;
       if (at !== null && points[at]) middle = across.to(points[at].x);
-      var ends = across.scale.range(plot, points[0].x, points[points.length - 1].x); // no further out than all
+      // No further out than all; the scale adds its margins.
       plot.setScale("x", {
-        min: Math.max(ends[0], across.from(middle + (low - middle) * factor)),
-        max: Math.min(ends[1], across.from(middle + (high - middle) * factor))
+        min: Math.max(points[0].x, across.from(middle + (low - middle) * factor)),
+        max: Math.min(points[points.length - 1].x, across.from(middle + (high - middle) * factor))
       });
     }
 

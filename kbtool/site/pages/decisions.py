@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.markup import chip, join, nothing, stacked_table
+from kbtool.markdown.markup import chip, join, nothing, nowrap, stacked_table
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -34,7 +34,7 @@ def listing(documents: Mapping[str, str]) -> str:
         for path, text in sorted(documents.items())
         if posixpath.dirname(path) == folder and path != at.DECISIONS
     ]
-    header = ["Decision", "Status", "Decided", "Beside others"]
+    header = ["Decision", "Status", "Decided", "Remark"]
     body = stacked_table(header, rows) if rows else nothing("No decision is written down yet.")
     return join([page_title("Decisions"), "Why the project is built as it is.", body])
 
@@ -47,7 +47,8 @@ def _status(text: str) -> list[str]:
     status, day, more = (*said.split(", ", 2), "", "")[:3]
     first, _, later = day.rstrip(".").partition(" ")
     rest = "; ".join(filter(None, [later, more, since]))
-    return [chip("replaced" if since.startswith("replaced") else status), inline(first), rest]
+    status = "replaced" if since.startswith("replaced") else status
+    return [chip(status), nowrap(inline(first)) if first else "", rest]
 
 
 def with_patterns(index: Index, path: str, text: str) -> str:

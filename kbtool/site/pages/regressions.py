@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from kbtool.ledger.timings.commits import Line, has_case, lines
+from kbtool.ledger.timings.commits import Line, lines, shared
 from kbtool.ledger.timings.conditions import Timed
 from kbtool.ledger.timings.verdict import Comparison, Row, answer, cells, told
 from kbtool.markdown.escape import code, inline
@@ -118,13 +118,12 @@ def _section(index: Index, line: Line) -> str:
     if line.last and line.new:
         parts.append(f"{many(line.new, 'case')} of it, no commit before timed.")
     whole = {one.a.name: len(one.rows) for one in line.last}
-    others = [one for one in line.beside if has_case(one)]
     parts += [
         folded(_summary(one, line), _body(index, one))
-        for one in others
-        if whole.get(one.a.name) != len(one.rows)
+        for one in line.beside
+        if (rows := shared(one)) and len(rows) != whole.get(one.a.name)
     ]
-    apart = [_told(index, one.a.newest) for one in line.beside if not has_case(one)]
+    apart = [_told(index, one.a.newest) for one in line.beside if not shared(one)]
     if apart:
         parts.append(f"No case in common with {', '.join(apart)}.")
     return section(_title(index, line), _anchor(line), *parts)
