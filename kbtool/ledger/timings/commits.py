@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kbtool.ledger.timings.conditions import Timed, unlike
+from kbtool.ledger.timings.conditions import Timed, alike
 from kbtool.ledger.timings.sides import newest_first
 from kbtool.ledger.timings.spread import Spreads
 from kbtool.ledger.timings.verdict import ONLY_IN_A, Comparison, Row, Side, compare
@@ -69,18 +69,10 @@ def lines(runs: Iterable[Run]) -> Lines:
     """
     every = newest_first(runs)
     spreads = Spreads(every)
-    alike: dict[tuple[str, str], list[list[Timed]]] = {}
-    for one in every:
-        if one.run.kernel is None or one.commit is None or one.noise:
-            continue
-        groups = alike.setdefault((one.run.kernel, one.machine), [])
-        group = next((group for group in groups if not unlike(one, group[0])), None)
-        if group is None:
-            groups.append([one])
-        else:
-            group.append(one)
+    of_kernels = [one for one in every if one.run.kernel is not None]
+    found = alike(of_kernels, lambda one: (one.run.kernel or "", one.machine))
     made = Lines([], {})
-    for (kernel, machine), groups in alike.items():
+    for (kernel, machine), groups in found.items():
         for timed in groups:
             commits = _commits(timed)
             if len(commits) > 1:

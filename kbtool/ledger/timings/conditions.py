@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kbtool.markdown.figures import significant, sm_clock
 from kbtool.model.kinds.benchmark import BenchmarkResult
@@ -77,6 +77,24 @@ def unlike(one: Timed, other: Timed) -> list[str]:
     sides = [{c.name: c for c in conditions(each)} for each in (one, other)]
     names = dict.fromkeys(name for side in sides for name in side)
     return [name for name in names if _weighs(sides[0].get(name), sides[1].get(name))]
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+def alike(every: Iterable[Timed], key_of: Callable[[Timed], K]) -> dict[K, list[list[Timed]]]:
+    """Quiet runs of commits by a key, those under the same conditions together, in their order."""
+    found: dict[K, list[list[Timed]]] = {}
+    for one in every:
+        if one.commit is None or one.noise:
+            continue
+        groups = found.setdefault(key_of(one), [])
+        group = next((group for group in groups if not unlike(one, group[0])), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    return found
 
 
 def _weighs(one: Condition | None, other: Condition | None) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kbtool.ledger.timings.conditions import Timed, unlike
+from kbtool.ledger.timings.conditions import Timed, alike
 from kbtool.ledger.timings.spread import METRICS, Metric, Spreads, is_own, margin, wrong
 from kbtool.ledger.timings.verdict import Comparison, Entry, Row, Side, compare, entries_of
 
@@ -147,15 +147,6 @@ def _key(
 def _sides(every: Sequence[Timed]) -> Iterator[Side]:
     """The quiet runs of each commit on each machine, apart by conditions; the commit that was timed
     first comes first."""
-    found: dict[tuple[str, str], list[list[Timed]]] = {}
-    for one in every:
-        if one.commit is None or one.noise:
-            continue
-        groups = found.setdefault((one.machine, one.commit), [])
-        group = next((group for group in groups if not unlike(one, group[0])), None)
-        if group is None:
-            groups.append([one])
-        else:
-            group.append(one)
+    found = alike(every, lambda one: (one.machine, one.commit or ""))
     sides = [Side(commit, group) for (_, commit), groups in found.items() for group in groups]
     yield from sorted(sides, key=lambda side: side.runs[-1].run.started)
