@@ -20,7 +20,7 @@
     share: "% of the speed that the measured ceilings allow"
   };
   var FEWEST = 3;
-  var data, fields, every, all, chosen = {}, line, focus = null;
+  var data, fields, every, all, chosen = {}, line;
 
   /* ---- what can be chosen ---- */
 
@@ -114,8 +114,7 @@
     function add(name, title, help, values, now, change) {
       var select = chooser(values, now, function (value) {
         change(value);
-        focus = name;
-        redraw();
+        redraw("kb-chart-" + name);
       });
       select.id = "kb-chart-" + name;
       made.append(labelled(title, help, [select]));
@@ -189,22 +188,15 @@
     };
   }
 
-  /* Everything; the chooser of that name keeps the focus. */
+  /* Everything. */
   function draw() {
     var points = line.map(pointOf), how = MEASURES[measure()];
-    var drawn = window.kbPlot(mount, {
+    return window.kbPlot(mount, {
       points: points, hidden: chosen.hidden, changed: write, form: form(), first: chosen.over,
       arms: arms.filter(function (arm) { return points.some(function (one) { return one.values[arm.name]; }); }),
       x: { label: chosen.over + ", " + field(chosen.over).help }, y: { label: how, most: measure() === "share" },
       title: how + " over " + chosen.over + " on " + chosen.machine + ", " + line.length + " sizes"
     });
-    if (focus) { // a choice was made: until then the address may be an anchor
-      write();
-      var choice = document.getElementById("kb-chart-" + focus);
-      if (choice) choice.focus();
-      focus = null;
-    }
-    return drawn;
   }
 
   window.kbtoolMeasured = function (told) {
@@ -217,6 +209,6 @@
   };
 
   var redraw = window.kbPlotted({
-    mount: mount, scripts: [mount.dataset.measured], read: read, draw: draw
+    mount: mount, scripts: [mount.dataset.measured], read: read, write: write, draw: draw
   });
 })();

@@ -21,7 +21,7 @@
     ["metric", "Measure", function (one) { return MEASURES[one.metric]; }]
   ];
   var ROOM = 26;
-  var runs, courses, course, chosen = {}, focus = null, redraw;
+  var runs, courses, course, chosen = {}, redraw;
 
   window.kbtoolHistory = function (told) {
     runs = told.runs.map(function (one) { return { id: one[0], page: home + one[1] }; });
@@ -70,8 +70,7 @@
       var select = chooser(values, course[name], function (value) {
         chosen[name] = value;
         settle();
-        focus = name;
-        redraw();
+        redraw("kb-history-" + name);
       });
       select.id = "kb-history-" + name;
       var label = labelled(field[1], "", [select]);
@@ -173,21 +172,14 @@
 
   function draw() {
     var points = course.points.map(pointOf), how = MEASURES[course.metric];
-    var drawn = window.kbPlot(mount, {
+    return window.kbPlot(mount, {
       points: points, hidden: chosen.hidden, changed: write, form: form(), first: "Commit", heads: ["Day", "Since the one before"],
       arms: arms.filter(function (arm) { return points.some(function (one) { return one.values[arm.name]; }); }),
       under: band, over: changes, labels: labels, head: ROOM, breaks: breaks(), note: LEGEND,
       x: { label: "commits, in the order in which they were first timed", places: true }, y: { label: how },
       title: how + " by commit of " + course.title + ", " + course["case"] + " on " + course.machine + ", " + points.length + " commits"
     });
-    if (focus) { // a choice was made: until then the address may be an anchor
-      write();
-      var choice = document.getElementById("kb-history-" + focus);
-      if (choice) choice.focus();
-      focus = null;
-    }
-    return drawn;
   }
 
-  redraw = window.kbPlotted({ mount: mount, scripts: [mount.dataset.history], read: read, draw: draw });
+  redraw = window.kbPlotted({ mount: mount, scripts: [mount.dataset.history], read: read, write: write, draw: draw });
 })();

@@ -326,14 +326,23 @@
   /* Draws the page's chart as soon as uPlot and its data are there, and again when the address, the
      width or the palette changes.
 
-     page.mount: the element. page.scripts: what to load. page.read takes the choice from the address;
-     page.draw draws, given the mount, and returns the uPlot. */
+     page.mount: the element. page.scripts: what to load. page.read takes the choice from the address,
+     page.write puts it there; page.draw draws and returns the uPlot.
+     Returns what to call after a choice, with the id of its chooser. */
   window.kbPlotted = function (page) {
     var home = page.mount.dataset.home, plot = null, load = window.kbTables.load;
     document.head.append(el("link", { rel: "stylesheet", href: home + "assets/vendor/uplot.css" }));
     function draw() {
       if (plot) plot.destroy();
       plot = page.draw();
+    }
+
+    /* After a choice; the chooser of that id was made anew, and keeps the focus. */
+    function choose(id) {
+      draw();
+      page.write(); // not before: until then the address may be an anchor
+      var chooser = document.getElementById(id);
+      if (chooser) chooser.focus();
     }
     Promise.all([home + "assets/vendor/uplot.js"].concat(page.scripts).map(load)).then(function () {
       page.read();
@@ -353,6 +362,6 @@
     }, function (error) {
       page.mount.prepend(el("p", {}, "The chart cannot move because " + error.message + "."));
     });
-    return draw;
+    return choose;
   };
 })();
