@@ -45,7 +45,8 @@ def test_the_list_names_every_benchmark_and_its_data(tmp_path: Path) -> None:
     assert run["id"] == RUN
     assert run["arms"] == ["words about ours", "words about theirs"]
     assert run["baseline"] == "words about theirs"
-    assert run["label"] == "2025-11-21 10:10 UTC, words about cpu, Cases of copy (1 case)"
+    label = "7e12345+, 2025-11-21 10:10 UTC, words about cpu, Cases of copy (1 case)"
+    assert run["label"] == label
     assert set(scripts) == {run["script"]} == {at.timings(trees.session_id(1), RUN)}
 
 

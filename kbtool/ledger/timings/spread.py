@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -176,6 +177,7 @@ def chance(value: float, variance: float, freedom: int) -> float:
     return max(0.0, 1 - (2 / math.pi * (angle + inner) if odd else inner))
 
 
+@cache
 def margin(spread: Spread, runs: int) -> float:
     """How far a further run of the same code lies from the mean of some, at most, in 95 of 100
     cases."""

@@ -263,7 +263,7 @@
   function full(one) { return (one.set ? titleOf(one.set) + ": " : "") + one.label; }
 
   function named(one) {
-    return one.arm + " at " + (one.run.commit.slice(0, 8) || "no commit") + " (" + one.run.label + ")" + others(one);
+    return one.arm + " (" + one.run.label + ")" + others(one);
   }
 
   function others(one) {

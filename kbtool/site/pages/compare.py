@@ -29,6 +29,7 @@ from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.times import short_commit
 from kbtool.site.parts import compare_link, page_title, script, section
 
 
@@ -94,6 +95,11 @@ def _words(run: Run) -> str:
     return f"{instant(run.started)}, {run.made_on}"
 
 
+def _commit(run: Run) -> str:
+    """Its commit, and whether there were further changes."""
+    return short_commit(run) if run.repository.commit else "no commit"
+
+
 def _noisy(results: list[BenchmarkResult]) -> bool:
     """Whether nothing that a run timed proves anything."""
     return all(noise_reason(result) for result in results)
@@ -157,7 +163,9 @@ def scripts(index: Index) -> dict[str, bytes]:
         {
             "id": run.id,
             "script": at.timings(run.session, run.id),
-            "label": ", ".join([_words(run), *cases.get(run.id, []), *["noisy"] * _noisy(results)]),
+            "label": ", ".join(
+                [_commit(run), _words(run), *cases.get(run.id, []), *["noisy"] * _noisy(results)]
+            ),
             "commit": (run.repository.commit or "")[:12],
             "card": run.made_on,
             "sets": case_sets(index, [Timed(run, results)]) or [""],

@@ -22,6 +22,7 @@ from kbtool.runner.remedies import command_of
 from kbtool.site import addresses as at
 from kbtool.site.index import BugCase, Index
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.bug import is_edit_alone
 from kbtool.site.parts import page_title, session_cell
 
 
@@ -175,6 +176,8 @@ def _of_bugs(index: Index) -> Iterator[_Row]:
             continue  # the last meeting stands for all
         every = _all_meetings(index, [case])
         last = next((one for one in reversed(every) if one.bug.symptom), case)
+        if is_edit_alone(last):
+            continue  # nobody saw anything of it
         patterns = dict.fromkeys(
             pattern.id for one in every for pattern in index.became.get(one.page, ())
         )
