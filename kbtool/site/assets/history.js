@@ -130,12 +130,10 @@
 
   /* A line down to a commit that changed the time, with by how much; a dotted one where other conditions begin. */
   function changes(u, ctx, ratio, color) {
-    ctx.font = "bold " + 12 * ratio + "px sans-serif";
-    ctx.textAlign = "center";
     course.points.forEach(function (one, x) {
       if (!one.tone) return;
       var isBreak = one.tone === "break", across = u.valToPos(isBreak ? x - 0.5 : x, "x", true);
-      ctx.strokeStyle = ctx.fillStyle = color(COLORS[one.tone]);
+      ctx.strokeStyle = color(COLORS[one.tone]);
       ctx.lineWidth = (isBreak ? 1 : 2) * ratio;
       ctx.setLineDash(isBreak ? [2 * ratio, 4 * ratio] : []);
       ctx.beginPath();
@@ -147,26 +145,23 @@
   }
 
   /* By how much: in the room above the chart, beyond what it is clipped to. */
-  function labels(u) {
-    var ctx = u.ctx, ratio = window.uPlot.pxRatio;
-    ctx.save();
+  function labels(u, ctx, ratio, color) {
     ctx.font = "bold " + 12 * ratio + "px sans-serif";
     ctx.textAlign = "center";
     course.points.forEach(function (one, x) {
       if (one.tone !== "slower" && one.tone !== "faster") return;
       var percent = (one.ratio - 1) * 100, place = u.valToPos(x, "x", true);
       if (place < u.bbox.left || place > u.bbox.left + u.bbox.width) return;
-      ctx.fillStyle = getComputedStyle(document.body).getPropertyValue(COLORS[one.tone]).trim();
+      ctx.fillStyle = color(COLORS[one.tone]);
       ctx.fillText((percent > 0 ? "+" : "−") + Math.abs(percent).toFixed(Math.abs(percent) < 10 ? 1 : 0) + " %", place, u.bbox.top - 6 * ratio);
     });
-    ctx.restore();
   }
 
   function breaks() {
     return course.points.map(function (one, x) { return one.tone === "break" ? x : -1; }).filter(function (x) { return x > 0; });
   }
 
-  var LEGEND = "The band: where another run of the same code may lie, 95 of 100; of most cases it is what all cases show together."
+  var LEGEND = "The band: where another run of the same code may lie, 95 of 100; for a case that no commit timed twice, by a spread that is assumed."
     + " A line with a percentage: so much more or less time than at the commit before, by the rule of kbtool compare."
     + " A dotted line: other conditions begin, and nothing is ranked across it.";
 

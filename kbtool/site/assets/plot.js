@@ -103,50 +103,49 @@
       return made;
     }
 
-    function clipped(u, draw) {
-      u.ctx.save();
-      u.ctx.beginPath();
-      u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
-      u.ctx.clip();
-      draw(u.ctx, window.uPlot.pxRatio);
-      u.ctx.restore();
+    /* Calls a function that draws, if there is one; its canvas ends at the axes unless it is free. */
+    function drawing(draw, isFree) {
+      return draw ? [function (u) {
+        u.ctx.save();
+        if (!isFree) {
+          u.ctx.beginPath();
+          u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+          u.ctx.clip();
+        }
+        draw(u, u.ctx, window.uPlot.pxRatio, color);
+        u.ctx.restore();
+      }] : [];
     }
 
     /* The marks and the bars of the points: those of the drawings that need no script. */
-    function marks(u) {
-      clipped(u, function (ctx, ratio) {
-        ctx.setLineDash([]); // that of the least time would stay
-        arms.forEach(function (arm, number) {
-          if (!u.series[number + 1].show) return;
-          points.forEach(function (one) {
-            var values = one.values[arm.name];
-            if (!values) return;
-            var x = u.valToPos(one.x, "x", true), y = u.valToPos(values[0], "y", true);
-            ctx.strokeStyle = ctx.fillStyle = tone(arm);
-            ctx.lineWidth = ratio;
-            if (values[1] !== undefined) {
-              ctx.beginPath();
-              ctx.moveTo(x, u.valToPos(values[1], "y", true));
-              ctx.lineTo(x, u.valToPos(values[2], "y", true));
-              ctx.stroke();
-            }
-            ctx.save();
-            ctx.translate(x, y);
-            ctx.scale(ratio, ratio);
-            var shape = new Path2D("M0,0" + arm.shape);
-            if (arm.face) ctx.fill(shape);
-            else {
-              ctx.lineWidth = 2;
-              ctx.stroke(shape);
-            }
-            ctx.restore();
-          });
+    function marks(u, ctx, ratio) {
+      ctx.setLineDash([]); // that of the least time would stay
+      arms.forEach(function (arm, number) {
+        if (!u.series[number + 1].show) return;
+        points.forEach(function (one) {
+          var values = one.values[arm.name];
+          if (!values) return;
+          var x = u.valToPos(one.x, "x", true), y = u.valToPos(values[0], "y", true);
+          ctx.strokeStyle = ctx.fillStyle = tone(arm);
+          ctx.lineWidth = ratio;
+          if (values[1] !== undefined) {
+            ctx.beginPath();
+            ctx.moveTo(x, u.valToPos(values[1], "y", true));
+            ctx.lineTo(x, u.valToPos(values[2], "y", true));
+            ctx.stroke();
+          }
+          ctx.save();
+          ctx.translate(x, y);
+          ctx.scale(ratio, ratio);
+          var shape = new Path2D("M0,0" + arm.shape);
+          if (arm.face) ctx.fill(shape);
+          else {
+            ctx.lineWidth = 2;
+            ctx.stroke(shape);
+          }
+          ctx.restore();
         });
       });
-    }
-
-    function drawing(draw) {
-      return draw ? [function (u) { clipped(u, function (ctx, ratio) { draw(u, ctx, ratio, color); }); }] : [];
     }
 
     /* Where the line of an arm is interrupted: from its last point before a break to the next. */
@@ -185,7 +184,7 @@
           Object.assign(axis(chart.y.label, function (u, values) { return values.map(round); }), { splits: splits([1, 2, 5], 10) })
         ],
         hooks: {
-          drawClear: drawing(chart.under), draw: [marks].concat(drawing(chart.over), chart.labels || []),
+          drawClear: drawing(chart.under), draw: drawing(marks).concat(drawing(chart.over), drawing(chart.labels, true)),
           setCursor: [function (u) { if (u.cursor.idx !== at && u.cursor.left >= 0) point(u.cursor.idx); }]
         }
       };

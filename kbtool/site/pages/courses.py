@@ -50,18 +50,17 @@ def by_commit(index: Index, kernel: Kernel) -> Iterator[str]:
         "start": str(found.index(course)),
     }
     told = "".join(f' data-{name}="{attribute(value)}"' for name, value in data.items())
-    timed_here = {arm for point in course.points for arm in point.arms}
     shown = [
         arm
         for arm in arms
-        if arm in timed_here and any(point.times(arm, course.metric) for point in course.points)
+        if any(arm in point.arms and point.times(arm, course.metric) for point in course.points)
     ]
     yield "Time of a call by commit, with the quartiles of its samples. A point leads to its run."
     title = (
         f"**{inline(course.machine)}, {inline(_set_title(kernel, course))}:"
         f" {inline(_label(course))}**, {how(course.metric == 'between')}"
     )
-    drawn = _chart(kernel, course, [arm if arm in shown else "" for arm in arms], here)
+    drawn = _chart(kernel, course, arms, shown, here)
     figures = _figures(index, course, shown, here)
     yield (
         f'<div id="{_MOUNT}"{told} markdown="block">\n\n{title}\n\n{drawn}\n\n{figures}\n\n</div>'
@@ -137,8 +136,10 @@ def _change(point: Point) -> str:
     return row.verdict.replace("_", " ")
 
 
-def _chart(kernel: Kernel, course: Course, arms: Sequence[str], here: str) -> str:
-    """Args: arms: in the order of their colours; those that are empty are left out."""
+def _chart(
+    kernel: Kernel, course: Course, arms: Sequence[str], shown: Sequence[str], here: str
+) -> str:
+    """Of the arms, in the order of their colours, those that are shown."""
     series = [
         Series(
             arm,
@@ -149,7 +150,7 @@ def _chart(kernel: Kernel, course: Course, arms: Sequence[str], here: str) -> st
                     times.low, times.high, at.published(at.relative(page_of(_run(point)), here)),
                 )
                 for number, point in enumerate(course.points)
-                if arm and (times := point.times(arm, course.metric))
+                if arm in shown and (times := point.times(arm, course.metric))
             ],
             joined=True,
         )
